@@ -1,0 +1,291 @@
+"""
+What can happen to a State: one frozen class a kind.
+
+A released kind is never renamed and a released field never changes its meaning: files and databases hold them for
+years. What must change gets a higher `version`, and the codec learns to read the old one.
+
+The order in which Events may follow each other is the business of the fold.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from alpineagents.messages import Image, Message, Outcome, TextBlock
+from alpineagents.patch import PatchOp
+from alpineagents.stopped import Stopped
+from alpineagents.usage import Usage
+from alpineagents.values import Json, Text
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class AgentInfo(_Fact):
+    """
+    The Agent as a State remembers it, to notice when another one goes on.
+
+    Attributes:
+        name: name of the Agent, or None.
+        model: name of its model.
+        system: its system prompt.
+        tools: for each tool, a digest of what the model is told of it.
+    """
+
+    name: str | None = None
+    model: str
+    system: Text | None = None
+    tools: dict[str, str] = Field(default_factory=dict)
+
+
+class _Event(_Fact):
+    version: Literal[1] = 1
+    revision: int = Field(ge=1)
+    at: AwareDatetime
+    run_id: str | None = None
+
+
+class RunStarted(_Event):
+    """
+    A run took the State over.
+
+    Attributes:
+        agent: who runs; None where it is the same as in the run before.
+    """
+
+    kind: Literal["run_started"] = "run_started"
+    agent: AgentInfo | None = None
+
+
+class MessageAdded(_Event):
+    """A message came in. Anyone may add one at any time; while a turn is open, it enters the context after it."""
+
+    kind: Literal["message_added"] = "message_added"
+    message: Message
+
+
+class ModelRequested(_Event):
+    """
+    A model is about to be asked for the next message.
+
+    Attributes:
+        model: its name.
+    """
+
+    kind: Literal["model_requested"] = "model_requested"
+    model: str
+
+
+class ModelReplied(_Event):
+    """
+    The model replied; if it calls tools, a turn is open until each call has a result.
+
+    Attributes:
+        model: who replied, as the provider names it.
+    """
+
+    kind: Literal["model_replied"] = "model_replied"
+    message: Message
+    usage: Usage = Usage()
+    stop_reason: str = "end_turn"
+    model: str = ""
+
+
+class ModelFailed(_Event):
+    """
+    There is no reply to the last request, and there will be none.
+
+    Attributes:
+        outcome: the model `failed`, the run was `cancelled`, or the process died (`interrupted`).
+        error: name of the exception's class.
+        message: its text, cut at 2,000 characters.
+        partial: what a person had seen of the reply.
+    """
+
+    kind: Literal["model_failed"] = "model_failed"
+    outcome: Literal["failed", "cancelled", "interrupted"]
+    error: str = ""
+    message: Text = ""
+    partial: Text = ""
+    usage: Usage = Usage()
+
+
+class ToolStarted(_Event):
+    """
+    A tool is about to be entered; from here on its outcome is in doubt until `ToolFinished`.
+
+    Attributes:
+        attempt: 1, or more where the call was started before.
+    """
+
+    kind: Literal["tool_started"] = "tool_started"
+    call_id: Text
+    attempt: int = Field(default=1, ge=1)
+
+
+class ToolFinished(_Event):
+    """A call has its result. The results of a turn enter the context together, in the order asked."""
+
+    kind: Literal["tool_finished"] = "tool_finished"
+    call_id: Text
+    outcome: Outcome
+    content: tuple[Annotated[TextBlock | Image, Field(discriminator="type")], ...] = ()
+
+
+class ApprovalRequested(_Event):
+    """
+    A call waits for a person.
+
+    Attributes:
+        digest: SHA-256 of the tool's name and the arguments; a decision counts for these only.
+        question: what the person is asked.
+        expires_at: when the request counts as denied.
+    """
+
+    kind: Literal["approval_requested"] = "approval_requested"
+    call_id: Text
+    digest: str
+    question: Text = ""
+    expires_at: AwareDatetime | None = None
+
+
+class ApprovalDecided(_Event):
+    """
+    A person decided on a call.
+
+    Attributes:
+        digest: that of the request which the person saw; "" where it is not known.
+        by: who.
+        note: why, in their words.
+    """
+
+    kind: Literal["approval_decided"] = "approval_decided"
+    call_id: Text
+    digest: str = ""
+    approved: bool
+    by: Text
+    note: Text = ""
+
+
+class Asked(_Event):
+    """
+    A question beside the conversation got its answer; neither is in the context.
+
+    Attributes:
+        of: whom.
+    """
+
+    kind: Literal["asked"] = "asked"
+    of: Literal["model", "human"]
+    question: Text
+    answer: Json = None
+    usage: Usage = Usage()
+
+
+class ContextChanged(_Event):
+    """
+    The context was replaced as a whole; the history keeps what it was.
+
+    Attributes:
+        messages: the new context.
+        extra_data: the new extra data; None where it stays.
+    """
+
+    kind: Literal["context_changed"] = "context_changed"
+    reason: Literal["import", "compact", "clear", "restore"]
+    messages: tuple[Message, ...]
+    extra_data: Json = None
+    usage: Usage = Usage()
+
+
+class DataChanged(_Event):
+    """
+    The extra data changed.
+
+    Attributes:
+        patch: JSON Patch from what it was to what it is.
+    """
+
+    kind: Literal["data_changed"] = "data_changed"
+    patch: tuple[PatchOp, ...]
+
+
+class CancelRequested(_Event):
+    """Someone asks the run that goes on to stop."""
+
+    kind: Literal["cancel_requested"] = "cancel_requested"
+    by: Text = ""
+    reason: Text = ""
+
+
+class Finished(_Event):
+    """The work is done; the run stops after this turn."""
+
+    kind: Literal["finished"] = "finished"
+    answer: Json = None
+
+
+class RunStopped(_Event):
+    """The run gave the State up."""
+
+    kind: Literal["run_stopped"] = "run_stopped"
+    stopped: Stopped
+
+
+Event = Annotated[
+    RunStarted
+    | MessageAdded
+    | ModelRequested
+    | ModelReplied
+    | ModelFailed
+    | ToolStarted
+    | ToolFinished
+    | ApprovalRequested
+    | ApprovalDecided
+    | Asked
+    | ContextChanged
+    | DataChanged
+    | CancelRequested
+    | Finished
+    | RunStopped,
+    Field(discriminator="kind"),
+]
+"""Any Event."""
+
+KINDS: dict[str, type[Event]] = {
+    kind.model_fields["kind"].default: kind
+    for kind in (
+        RunStarted,
+        MessageAdded,
+        ModelRequested,
+        ModelReplied,
+        ModelFailed,
+        ToolStarted,
+        ToolFinished,
+        ApprovalRequested,
+        ApprovalDecided,
+        Asked,
+        ContextChanged,
+        DataChanged,
+        CancelRequested,
+        Finished,
+        RunStopped,
+    )
+}
+"""Each kind of Event by the name that is stored."""
+
+
+def is_inbox(event: Event) -> bool:
+    """
+    Tell whether anyone may add this Event at any time.
+
+    The fold takes such an Event at any place, so a run folds it in before its own instead of giving way to it.
+    """
+    if event.run_id is not None:
+        return False
+    if isinstance(event, MessageAdded):
+        return event.message.is_plain
+    return isinstance(event, (ApprovalDecided, CancelRequested))

@@ -1,0 +1,119 @@
+"""
+The value of a State at a revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from alpineagents.events import AgentInfo
+from alpineagents.frozen import FrozenList, FrozenSet
+from alpineagents.messages import Message, ToolCall, ToolResultBlock
+from alpineagents.stopped import Stopped, StoppedByFinish
+from alpineagents.usage import Usage
+from alpineagents.values import storable
+
+Status = Literal["ready", "running", "waiting", "stopped", "finished", "failed", "cancelled"]
+"""
+What a State is doing: something waits for an answer (`ready`), a run goes on or died (`running`), a person has to
+decide (`waiting`), or the last run ended: by its loop (`stopped`), by `finish`, by an exception, or by a cancel.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CallState:
+    """
+    A call of the open turn.
+
+    Attributes:
+        starts: how often it was started.
+        approval: `requested`, `approved` or `denied`; None where nobody asked.
+        decided_by: who decided, and `note` what they said.
+        result: None while it is open.
+    """
+
+    call: ToolCall
+    starts: int = 0
+    approval: Literal["requested", "approved", "denied"] | None = None
+    decided_by: str = ""
+    note: str = ""
+    result: ToolResultBlock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateSnapshot:
+    """
+    The value of a State at a revision. It never changes, and it shares its parts with the values before and after.
+
+    Attributes:
+        revision: that of the last Event folded in; 0 for a new State.
+        messages: the context, as a model sees it next.
+        calls: the calls of the open turn by id, in the order asked; empty while no turn is open.
+        queued: messages that wait for the open turn to close.
+        requesting: a model was asked and has not replied.
+        turn: how many replies there were.
+        usage: the sum over all requests.
+        stopped: how the last run ended; None before the first, and while one goes on.
+        run_id: the run that goes on, or died.
+        agent: the Agent of the last run.
+        cancelled_by: who asked the run that goes on to stop; None if nobody did.
+    """
+
+    revision: int = 0
+    created_at: datetime | None = None
+    messages: FrozenList[Message] = field(default_factory=FrozenList)
+    calls: Mapping[str, CallState] = field(default_factory=dict)
+    queued: tuple[Message, ...] = ()
+    requesting: bool = False
+    turn: int = 0
+    usage: Usage = field(default_factory=Usage)
+    stopped: Stopped | None = None
+    status: Status = "ready"
+    run_id: str | None = None
+    agent: AgentInfo | None = None
+    cancelled_by: str | None = None
+    first_message: str = ""
+    _data: dict[str, JsonValue] = field(default_factory=dict)
+    _finish: StoppedByFinish | None = None
+    _call_ids: FrozenSet[str] = field(default_factory=FrozenSet, repr=False, compare=False)
+
+    @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        """Calls of the open turn that have no result, in the order asked."""
+        return tuple(state.call for state in self.calls.values() if state.result is None)
+
+    @property
+    def extra_data(self) -> dict[str, JsonValue]:
+        """A copy of the extra data."""
+        copy = storable(self._data, "extra_data")
+        assert isinstance(copy, dict)
+        return copy
+
+    @property
+    def finished(self) -> bool:
+        """Whether `finish` was called and nothing has come in since."""
+        return self._finish is not None
+
+    @property
+    def answer(self) -> JsonValue:
+        """What `finish` was given, else the text of the last message if the model said it; None while it owes one."""
+        if self._finish is not None and self._finish.answer is not None:
+            return storable(self._finish.answer, "answer")
+        if self.calls or self.queued or not self.messages or self.messages[-1].role != "assistant":
+            return None
+        return self.messages[-1].text
+
+    def has_call_id(self, call_id: str) -> bool:
+        """Tell whether a call of this State has the id, in any turn."""
+        return call_id in self._call_ids
+
+    def __repr__(self) -> str:
+        return (
+            f"<StateSnapshot revision={self.revision} status={self.status} turn={self.turn} "
+            f"messages={len(self.messages)} pending_calls={len(self.pending_calls)}>"
+        )

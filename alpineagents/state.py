@@ -1,0 +1,413 @@
+"""
+A State: one conversation in memory, its history and the value folded from it.
+
+A method validates first and then adds an Event; a refused call changes nothing. Nothing here is saved: a store appends
+what is `unsaved`, and says with `mark_saved` how far it came.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Self, TypeVar
+
+from pydantic import JsonValue
+
+from alpineagents import patch
+from alpineagents.errors import ConfigError, StateIdError
+from alpineagents.events import ContextChanged, DataChanged, Event, Finished, MessageAdded
+from alpineagents.fold import apply, fold
+from alpineagents.frozen import FrozenList
+from alpineagents.messages import Block, Message, TextBlock, ToolCall, ToolResultBlock
+from alpineagents.snapshot import StateSnapshot, Status
+from alpineagents.stopped import Stopped
+from alpineagents.usage import Usage
+from alpineagents.values import storable
+
+EventT = TypeVar("EventT", bound=Event)
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+CLEARED = "[the result was cleared to make room; call the tool again if it is needed]"
+
+
+def check_id(state_id: object) -> str:
+    """
+    Return the id if a State can have it.
+
+    Raises:
+        StateIdError: it cannot.
+    """
+    if not isinstance(state_id, str) or _ID.fullmatch(state_id) is None:
+        raise StateIdError(state_id)
+    return state_id
+
+
+def check_namespace(namespace: object) -> str:
+    """
+    Return the namespace if there can be one of that name; `""` is the default one.
+
+    Raises:
+        ConfigError: there cannot.
+    """
+    if namespace != "" and (not isinstance(namespace, str) or _ID.fullmatch(namespace) is None):
+        raise ConfigError(
+            f"{namespace!r} cannot be a namespace: use 1 to 128 letters, digits, '_' and '-', "
+            f'as in store.scoped("tenant-a")'
+        )
+    return str(namespace)
+
+
+class State:
+    """
+    One conversation.
+
+    Args:
+        id: 1 to 128 letters, digits, `_` and `-`; a random one if none is given.
+        namespace: separates tenants that share a store.
+        messages: what was said so far.
+        extra_data: JSON values of your own, saved with the State and never shown to a model.
+
+    Raises:
+        StateIdError: the id is not one.
+        ConfigError: the messages are not Messages.
+        EventOrderError: the messages are in an order that no provider accepts.
+        ValueNotStorableError: the extra data is not JSON.
+
+    Example:
+        >>> state = State(messages=[Message.user("Which peaks are over 4,000 m?")])
+        >>> state.revision, state.status
+        (1, 'ready')
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str | None = None,
+        namespace: str = "",
+        messages: Iterable[Message] = (),
+        extra_data: dict[str, JsonValue] | None = None,
+    ) -> None:
+        self._id = uuid.uuid4().hex if id is None else check_id(id)
+        self._namespace = check_namespace(namespace)
+        self._history: FrozenList[Event] = FrozenList()
+        self._value = self._saved_value = StateSnapshot()
+        # The value after each unsaved Event, so that a save in the middle of them has nothing to compute.
+        self._unsaved_values: dict[int, StateSnapshot] = {}
+        self._append_id: str | None = None
+        self.parent_id: str | None = None
+        self.run_id: str | None = None
+        if isinstance(messages, (str, Message)):
+            raise ConfigError('messages is a list: State(messages=[Message.user("…")])')
+        for message in messages:
+            self.add_message(message)
+        if extra_data is not None:
+            with self.edit_extra_data() as data:
+                data.update(extra_data)
+
+    # -------------------------------------------------------------------------------------------- what it is
+
+    @property
+    def id(self) -> str:
+        """The id, the same for ever."""
+        return self._id
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; `""` unless another was given."""
+        return self._namespace
+
+    @property
+    def revision(self) -> int:
+        """The number of Events; each gets the next."""
+        return self._value.revision
+
+    @property
+    def history(self) -> Sequence[Event]:
+        """Every Event, oldest first. It never changes; a later call gives a longer one."""
+        return self._history
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The context, as a model sees it next."""
+        return self._value.messages
+
+    @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        """Calls of the open turn that have no result yet, in the order asked."""
+        return self._value.pending_calls
+
+    @property
+    def turn(self) -> int:
+        """How many replies there were."""
+        return self._value.turn
+
+    @property
+    def usage(self) -> Usage:
+        """The sum over all requests."""
+        return self._value.usage
+
+    @property
+    def extra_data(self) -> dict[str, JsonValue]:
+        """A copy of the extra data; `edit_extra_data` changes it."""
+        return self._value.extra_data
+
+    @property
+    def answer(self) -> JsonValue:
+        """What `finish` was given, else the model's last words; None while it owes an answer."""
+        return self._value.answer
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """How the last run ended; None before the first, and while one goes on."""
+        return self._value.stopped
+
+    @property
+    def status(self) -> Status:
+        """What the State is doing, in a word that lists show."""
+        return self._value.status
+
+    @property
+    def finished(self) -> bool:
+        """Whether `finish` was called and nothing has come in since."""
+        return self._value.finished
+
+    def snapshot(self) -> StateSnapshot:
+        """Return the value of the State as it is now; it costs nothing and never changes."""
+        return self._value
+
+    def __repr__(self) -> str:
+        unsaved = f" unsaved={len(self.unsaved)}" if self.unsaved else ""
+        return f"<State {self._id!r} revision={self.revision} status={self.status} turn={self.turn}{unsaved}>"
+
+    # -------------------------------------------------------------------------------------------- what one does
+
+    def add_message(self, message: Message) -> None:
+        """
+        Add a message. While a turn is open it waits, and enters the context after the turn.
+
+        Raises:
+            ConfigError: it is not a Message.
+            EventOrderError: it is a reply or a result that cannot stand here.
+
+        Example:
+            >>> state = State()
+            >>> state.add_message(Message.user("Hello"))
+            >>> state.messages[-1].text
+            'Hello'
+        """
+        if not isinstance(message, Message):
+            raise ConfigError(
+                f"a {type(message).__name__} is not a Message: state.add_message(Message.user({str(message)[:40]!r}))"
+            )
+        if message.role == "assistant":
+            message = self.with_unique_ids(message)
+        self.record(MessageAdded, message=message)
+
+    def finish(self, answer: JsonValue = None) -> None:
+        """
+        Say that the work is done; a run stops after this turn.
+
+        Args:
+            answer: any JSON value, given back by `run` and by `answer`.
+
+        Raises:
+            ValueNotStorableError: the answer is not JSON.
+            EventOrderError: a model was asked and has not replied.
+        """
+        self.record(Finished, answer=storable(answer, "answer"))
+
+    @contextmanager
+    def edit_extra_data(self) -> Iterator[dict[str, JsonValue]]:
+        """
+        Change the extra data, all of it or nothing: an exception in the block leaves it as it was.
+
+        Raises:
+            ValueNotStorableError: what it holds at the end is not JSON.
+
+        Example:
+            >>> state = State()
+            >>> with state.edit_extra_data() as data:
+            ...     data["order"] = 1042
+            >>> state.extra_data
+            {'order': 1042}
+        """
+        before = self.extra_data
+        data = self.extra_data
+        yield data
+        after = storable(data, "extra_data")
+        if steps := patch.diff(before, after):
+            if not patch.same(before, self.extra_data):
+                raise ConfigError("extra_data was changed inside this block by another: do not nest edit_extra_data()")
+            self.record(DataChanged, patch=tuple(steps))
+
+    def compact(self, summary: str) -> None:
+        """
+        Put a summary in the place of the context; the history keeps what it was.
+
+        Raises:
+            EventOrderError: a turn is open.
+        """
+        self.record(ContextChanged, reason="compact", messages=(Message.notice(summary),))
+
+    def clear_tool_results(self, *, keep: int = 0) -> None:
+        """
+        Take the content out of tool results in the context; the history keeps it.
+
+        Args:
+            keep: how many of the last messages with results stay as they are.
+
+        Raises:
+            EventOrderError: a turn is open.
+        """
+        with_results = [index for index, message in enumerate(self.messages) if message.tool_results]
+        cleared = set(with_results[: len(with_results) - keep if keep else None])
+        messages = tuple(
+            _cleared(message) if index in cleared else message for index, message in enumerate(self.messages)
+        )
+        self.record(ContextChanged, reason="clear", messages=messages)
+
+    def fork(self, *, id: str | None = None) -> Self:
+        """
+        Return a new State with the same history, to try another way from here.
+
+        Example:
+            >>> state = State(messages=[Message.user("Hello")])
+            >>> other = state.fork()
+            >>> other.messages == state.messages, other.id == state.id
+            (True, False)
+        """
+        fork = type(self)(id=id, namespace=self._namespace)
+        fork._history, fork._value = self._history, self._value
+        fork.parent_id = self._id
+        return fork
+
+    def restore(self, snapshot: StateSnapshot) -> None:
+        """
+        Go back to the context and the extra data of a snapshot; the history keeps what came between.
+
+        Raises:
+            EventOrderError: a turn is open, here or in the snapshot.
+        """
+        if not isinstance(snapshot, StateSnapshot):
+            raise ConfigError(
+                f"a {type(snapshot).__name__} is not a snapshot: state.restore(earlier), "
+                "with earlier = state.snapshot()"
+            )
+        messages = (*snapshot.messages, *snapshot.queued)
+        self.record(ContextChanged, reason="restore", messages=messages, extra_data=snapshot.extra_data)
+
+    # -------------------------------------------------------------------------------------------- for stores and runs
+
+    @property
+    def saved_revision(self) -> int:
+        """The revision up to which a store has the history."""
+        return self._saved_value.revision
+
+    @property
+    def unsaved(self) -> tuple[Event, ...]:
+        """The Events that no store has."""
+        return self._history[self.saved_revision :]
+
+    def record(self, kind: type[EventT], **fields: Any) -> EventT:
+        """
+        Add an Event with the next revision. This is how runs write; people use the methods above.
+
+        Raises:
+            EventOrderError: it cannot follow.
+        """
+        event = kind(revision=self.revision + 1, at=datetime.now(UTC), run_id=self.run_id, **fields)
+        self._value = apply(self._value, event, state_id=self._id)
+        self._unsaved_values[event.revision] = self._value
+        self._history = self._history.adding(event)
+        return event
+
+    def with_unique_ids(self, message: Message) -> Message:
+        """Return the message with another id for each call whose id this State has seen: providers do repeat them."""
+        seen: set[str] = set()
+        content: list[Block] = []
+        for place, block in enumerate(message.content):
+            if isinstance(block, ToolCall):
+                tries = 0
+                name = block.id
+                while name in seen or self._value.has_call_id(name):
+                    name = f"{block.id[:36]}_{self.revision + 1}_{place}{'x' * tries}"
+                    tries += 1
+                seen.add(name)
+                content.append(block if name == block.id else block.model_copy(update={"id": name}))
+            else:
+                content.append(block)
+        return message.model_copy(update={"content": tuple(content)})
+
+    @classmethod
+    def from_history(
+        cls, id: str, history: Iterable[Event], *, namespace: str = "", parent_id: str | None = None
+    ) -> Self:
+        """
+        Replay a history that a store has.
+
+        Raises:
+            EventOrderError: the Events do not follow each other.
+        """
+        state = cls(id=id, namespace=namespace)
+        state._history = FrozenList(history)
+        state._value = state._saved_value = fold(StateSnapshot(), state._history, state_id=id)
+        state.parent_id = parent_id
+        return state
+
+    def mark_saved(self, revision: int) -> None:
+        """Say that a store has the history up to a revision."""
+        for event in self._history[self.saved_revision : revision]:
+            after = self._unsaved_values.pop(event.revision, None)
+            self._saved_value = after or apply(self._saved_value, event, state_id=self._id)
+        self._append_id = None
+
+    @property
+    def append_id(self) -> str:
+        """Names the append that will save the next unsaved Event, over all attempts at it."""
+        if self._append_id is None:
+            self._append_id = uuid.uuid4().hex
+        return self._append_id
+
+    def drop_unsaved(self, run_id: str) -> None:
+        """Take back the unsaved Events of a run that could not begin."""
+        kept = self.saved_revision + sum(event.run_id != run_id for event in self.unsaved)
+        self._value = self._unsaved_values.get(kept, self._saved_value)
+        self._history = FrozenList(self._history[:kept])
+        self._unsaved_values = {revision: value for revision, value in self._unsaved_values.items() if revision <= kept}
+
+    def take_in(self, events: Sequence[Event]) -> None:
+        """
+        Put Events that another writer saved before the unsaved ones, which get later revisions.
+
+        Raises:
+            EventOrderError: an unsaved Event cannot follow them; nothing is taken in.
+        """
+        saved = fold(self._saved_value, events, state_id=self._id)
+        newcomers = tuple(event.message for event in events if isinstance(event, MessageAdded))
+        mine: list[Event] = []
+        for event in self.unsaved:
+            change: dict[str, Any] = {"revision": event.revision + len(events)}
+            if isinstance(event, ContextChanged):
+                # A context that was made without knowing of these messages must not drop them.
+                change["messages"] = (*event.messages, *newcomers)
+            mine.append(event.model_copy(update=change))
+        values = [saved]
+        for event in mine:
+            values.append(apply(values[-1], event, state_id=self._id))
+        self._history = FrozenList((*self._history[: self.saved_revision], *events, *mine))
+        self._value, self._saved_value = values[-1], saved
+        self._unsaved_values = {value.revision: value for value in values[1:]}
+
+
+def _cleared(message: Message) -> Message:
+    content = tuple(
+        block.model_copy(update={"content": (TextBlock(text=CLEARED),)})
+        if isinstance(block, ToolResultBlock)
+        else block
+        for block in message.content
+    )
+    return message.model_copy(update={"content": content})
