@@ -1,0 +1,8 @@
+"""Where States are kept: the base class of all stores, memory, and SQL."""
+
+from alpineagents.stores.base import Store
+from alpineagents.stores.header import Lease, StateHeader, StateInfo, StateKey, Summary
+from alpineagents.stores.memory import MemoryStore
+from alpineagents.stores.sql import SQLStore
+
+__all__ = ["Lease", "MemoryStore", "SQLStore", "StateHeader", "StateInfo", "StateKey", "Store", "Summary"]

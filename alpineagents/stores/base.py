@@ -1,0 +1,402 @@
+"""
+What a store is: three primitives that a backend implements, and all the rest built on them.
+
+A backend keeps, for each State, a header and the rows of its history. `append` is the only write: it compares the
+revision and sets it, so exactly one of two writers at the same revision succeeds. `read` gives the history back.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+import anyio.lowlevel
+
+from alpineagents.errors import (
+    ConfigError,
+    EventOrderError,
+    StateConflictError,
+    StateDamagedError,
+    StateNotFoundError,
+    StoreFeatureError,
+)
+from alpineagents.events import ApprovalDecided, CancelRequested, Event, MessageAdded
+from alpineagents.fold import FIRST_MESSAGE_LENGTH, header_status
+from alpineagents.messages import Message
+from alpineagents.shield import settled
+from alpineagents.snapshot import Status
+from alpineagents.state import State, check_id, check_namespace
+from alpineagents.stores.header import (
+    Lease,
+    StateHeader,
+    StateInfo,
+    StateInfos,
+    StateKey,
+    Summary,
+    column_text,
+    describe,
+    header_of,
+)
+from alpineagents.sync import run_sync
+
+
+class Store:
+    """
+    Where States are kept.
+
+    A backend of one's own implements `append`, `read` and `delete`; with `info` and `list` as well it has all.
+
+    Example:
+        >>> from alpineagents import MemoryStore
+        >>> store = MemoryStore()
+        >>> state = State(id="demo", messages=[Message.user("Hello")])
+        >>> store.save_sync(state)
+        1
+        >>> store.load_sync("demo").snapshot() == state.snapshot()
+        True
+    """
+
+    namespace: str = ""
+
+    # -------------------------------------------------------------------------------------------- what a backend does
+
+    async def append(
+        self,
+        key: str | StateKey,
+        events: Sequence[Event],
+        *,
+        expected: int,
+        header: StateHeader,
+        append_id: str | None = None,
+    ) -> int:
+        """
+        Write events at the end of a State, all or none.
+
+        Two writers that folded up to the same revision race here. The header's revision lets one in; the other must
+        read on and decide again, so no lock is held while a model thinks.
+
+        Args:
+            expected: revision the caller folded up to; 0 for a new State.
+            header: what the header says afterwards. Its `created_at` is that of the State the caller read.
+            append_id: names this append over all attempts at it.
+
+        Returns:
+            The new revision, `expected + len(events)`; if this append had landed before, the revision it landed at.
+
+        Raises:
+            StateConflictError: the State has moved on; nothing was written.
+            StateExistsError: `expected` is 0 and there is such a State.
+            StateNotFoundError: `expected` is not 0 and there is no such State.
+            StateBusyError: `header.lease` claims a State that another run owns.
+            StoreUnavailableError: no answer in time. The append may have landed: try it again with its id.
+        """
+        raise StoreFeatureError(type(self).__name__, "append")
+
+    def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
+        """
+        Read the history, oldest first.
+
+        Args:
+            after: the revision to begin behind.
+            until: the last revision wanted; None for the newest.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+            StateDamagedError: an Event cannot be read; those before it were given out.
+        """
+        raise StoreFeatureError(type(self).__name__, "read")
+
+    async def delete(self, id: str | StateKey) -> None:
+        """
+        Delete a State and all that belongs to it.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+        """
+        raise StoreFeatureError(type(self).__name__, "delete")
+
+    async def list(
+        self, *, status: Status | None = None, limit: int = 50, after: StateInfo | str | None = None
+    ) -> StateInfos:
+        """
+        List States, the most recently updated first; no history is read.
+
+        Args:
+            status: only those of this status.
+            limit: how many at most.
+            after: the last one of the page before, or its id.
+
+        Example:
+            >>> from alpineagents import MemoryStore
+            >>> MemoryStore().list_sync()
+            []
+        """
+        raise StoreFeatureError(type(self).__name__, "list")
+
+    async def info(self, id: str | StateKey) -> StateInfo:
+        """
+        Describe a State without reading its history, where the backend can.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+        """
+        state = await self.load(self.key(id).id)
+        value = state.snapshot()
+        header = header_of(value)
+        return describe(
+            self.key(id),
+            header.summary,
+            first_message=header.first_message,
+            created_at=header.created_at,
+            updated_at=state.history[-1].at,
+            status=header.status,
+            revision=state.revision,
+            run_id=value.run_id,
+        )
+
+    async def renew(self, key: str | StateKey, lease: Lease) -> bool:
+        """
+        Hold a State for longer without writing an Event.
+
+        Returns:
+            Whether the run still owns it. A backend that keeps no leases says True: the revision guards it anyway.
+        """
+        return True
+
+    async def aclose(self) -> None:
+        """Give back all that the store holds open."""
+
+    # -------------------------------------------------------------------------------------------- what one calls
+
+    def key(self, id: str | StateKey) -> StateKey:
+        """
+        Return the key of an id in this store's namespace.
+
+        Raises:
+            StateIdError: no State can have the id.
+        """
+        return id if isinstance(id, StateKey) else StateKey(self.namespace, check_id(id))
+
+    def scoped(self, namespace: str) -> Self:
+        """
+        Return a view of the store that sees one namespace only, and shares all else with it.
+
+        Raises:
+            ConfigError: there cannot be a namespace of that name.
+        """
+        view = copy.copy(self)
+        view.namespace = check_namespace(namespace)
+        return view
+
+    async def save(self, state: State) -> int:
+        """
+        Write what is unsaved of a State.
+
+        Returns:
+            Its revision.
+
+        Raises:
+            StateConflictError: another writer was first; load it again and repeat the change.
+            StateExistsError: the State is new and its id is taken.
+            StateNotFoundError: the State was deleted, or is of another store.
+            ConfigError: it has no Event yet, or belongs to another namespace.
+        """
+        if not isinstance(state, State):
+            raise ConfigError(f"a {type(state).__name__} is not a State: await store.save(state)")
+        return await settled(lambda: self.save_with(state, None))
+
+    async def save_with(self, state: State, lease: Lease | None) -> int:
+        """
+        Write what is unsaved and change who owns the State, as runs do; `save` shields it from cancellation.
+
+        Args:
+            lease: the change of ownership; with None it stays as it is.
+        """
+        if state.namespace != self.namespace:
+            raise ConfigError(
+                f"State {state.id!r} is of namespace {state.namespace!r}, the store of {self.namespace!r}: "
+                f"await store.scoped({state.namespace!r}).save(state)"
+            )
+        if not state.history:
+            raise ConfigError(
+                f"State {state.id!r} has nothing to save yet. Give it a message first: "
+                'state.add_message(Message.user("…"))'
+            )
+        while unsaved := state.unsaved:
+            header = header_of(state.snapshot(), parent_id=state.parent_id, lease=lease)
+            landed = await self.append(
+                self.key(state.id),
+                unsaved,
+                expected=state.saved_revision,
+                header=header,
+                append_id=state.append_id,
+            )
+            state.mark_saved(landed)
+        return state.saved_revision
+
+    async def load(self, id: str, revision: int | None = None) -> State:
+        """
+        Replay a State; nothing is changed.
+
+        Args:
+            revision: how far; None for all.
+
+        Raises:
+            StateNotFoundError: there is no such State, or it has no such revision.
+            StateDamagedError: its history cannot be read.
+        """
+        if revision is not None and (type(revision) is not int or revision < 1):
+            raise ConfigError(f"{revision!r} is not a revision: they are 1, 2, 3 …")
+        key = self.key(id)
+        history = [event async for event in self.read(key, until=revision)]
+        if revision is not None and len(history) < revision:
+            raise StateNotFoundError(key.id, revision=revision, hint=f"Its last one is {len(history)}")
+        try:
+            return State.from_history(key.id, history, namespace=key.namespace)
+        except EventOrderError as error:
+            reason = f"{error.kind} cannot stand there: {error.reason}"
+            raise StateDamagedError(key.id, error.revision, reason) from error
+
+    async def exists(self, id: str) -> bool:
+        """Tell whether there is such a State."""
+        try:
+            await self.info(id)
+        except StateNotFoundError:
+            return False
+        return True
+
+    async def post(self, id: str, message: Message) -> int:
+        """
+        Add a message to a State at any time, also while a run goes on; the history is not read.
+
+        Args:
+            message: made with `Message.user` or `Message.notice`.
+
+        Returns:
+            The message's revision.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+            ConfigError: it is not a message of a person or a program.
+        """
+        if not isinstance(message, Message) or not message.is_plain:
+            raise ConfigError('only what people and programs say can be posted: store.post(id, Message.user("…"))')
+        return await self._post(id, MessageAdded, message=message)
+
+    async def approve(self, id: str, call_id: str, *, by: str, note: str = "") -> int:
+        """
+        Allow a call that waits; the next run makes it.
+
+        Args:
+            by: who decides.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+        """
+        return await self._post(id, ApprovalDecided, call_id=call_id, approved=True, by=by, note=note)
+
+    async def deny(self, id: str, call_id: str, *, by: str, reason: str) -> int:
+        """
+        Refuse a call that waits; the next run tells the model so.
+
+        Args:
+            by: who decides.
+            reason: told to the model.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+        """
+        return await self._post(id, ApprovalDecided, call_id=call_id, approved=False, by=by, note=reason)
+
+    async def cancel(self, id: str, *, by: str = "", reason: str = "") -> int:
+        """
+        Ask the run that goes on, in whatever process, to stop.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+        """
+        return await self._post(id, CancelRequested, by=by, reason=reason)
+
+    async def _post(self, id: str, kind: type[Event], **fields: Any) -> int:
+        key = self.key(id)
+        append_id = uuid.uuid4().hex
+        while True:
+            info = await self.info(key)
+            event = kind(revision=info.revision + 1, at=datetime.now(UTC), **fields)
+            words = event.message.text[:FIRST_MESSAGE_LENGTH] if isinstance(event, MessageAdded) else ""
+            header = StateHeader(
+                status=header_status(info.status, event),
+                created_at=info.created_at,
+                first_message=info.first_message or column_text(words),
+                summary=Summary(stopped=info.stopped, turn=info.turn, usage=info.usage, agent=info.agent),
+                parent_id=info.parent_id,
+            )
+            expected = info.revision
+            try:
+                return await settled(
+                    lambda: self.append(key, [event], expected=expected, header=header, append_id=append_id)  # noqa: B023
+                )
+            except StateConflictError:
+                # Whoever was first has moved the State on, so this ends; no turn is lost by giving way once.
+                await anyio.lowlevel.checkpoint()
+
+    # -------------------------------------------------------------------------------------------- for scripts
+
+    def save_sync(self, state: State) -> int:
+        """Do what `save` does, in a script."""
+        return run_sync(self.save(state), called="save_sync", instead="await store.save(state)")
+
+    def load_sync(self, id: str, revision: int | None = None) -> State:
+        """Do what `load` does, in a script."""
+        return run_sync(self.load(id, revision), called="load_sync", instead="await store.load(id)")
+
+    def list_sync(
+        self, *, status: Status | None = None, limit: int = 50, after: StateInfo | str | None = None
+    ) -> StateInfos:
+        """Do what `list` does, in a script."""
+        listing = self.list(status=status, limit=limit, after=after)
+        return run_sync(listing, called="list_sync", instead="await store.list()")
+
+    def delete_sync(self, id: str) -> None:
+        """Do what `delete` does, in a script."""
+        run_sync(self.delete(id), called="delete_sync", instead="await store.delete(id)")
+
+    def info_sync(self, id: str) -> StateInfo:
+        """Do what `info` does, in a script."""
+        return run_sync(self.info(id), called="info_sync", instead="await store.info(id)")
+
+    def exists_sync(self, id: str) -> bool:
+        """Do what `exists` does, in a script."""
+        return run_sync(self.exists(id), called="exists_sync", instead="await store.exists(id)")
+
+    def post_sync(self, id: str, message: Message) -> int:
+        """Do what `post` does, in a script."""
+        return run_sync(self.post(id, message), called="post_sync", instead="await store.post(id, message)")
+
+    def close_sync(self) -> None:
+        """Do what `aclose` does, in a script."""
+        run_sync(self.aclose(), called="close_sync", instead="await store.aclose()")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def check_limit(limit: object) -> int:
+    """
+    Return how many States a list may hold.
+
+    Raises:
+        ConfigError: it is not a positive whole number.
+    """
+    if type(limit) is not int or limit < 1:
+        raise ConfigError(f"{limit!r} is not a number of States to list: await store.list(limit=50)")
+    return limit

@@ -1,0 +1,149 @@
+"""
+Event ↔ row. The payload is the Event's own fields as JSON in plain ASCII, so that every database gives back the same
+bytes: NUL, lone surrogates and the order of keys survive, whatever the encoding of the connection.
+
+    ToolFinished(revision=7, at=…, run_id="r1", call_id="c1", outcome="ok", content=(TextBlock(text="é"),))
+    revision 7 · kind tool_finished · version 1 · at … · run_id r1 · payload {"call_id":"c1","outcome":"ok","content":
+                                                                          [{"type":"text","text":"\\u00e9"}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from alpineagents.errors import EventFormatError, StateDamagedError
+from alpineagents.events import KINDS, Event
+
+FactT = TypeVar("FactT", bound=BaseModel)
+Payload = dict[str, JsonValue]
+
+
+class EventRow(NamedTuple):
+    """An Event as a store keeps it; `append_id` is that of the append that wrote it."""
+
+    revision: int
+    kind: str
+    version: int
+    at: datetime
+    run_id: str | None
+    append_id: str | None
+    payload: str
+
+
+UPCASTERS: dict[tuple[str, int], Callable[[Payload], Payload]] = {}
+"""For a kind and an old version: the payload as the next version has it."""
+
+_COLUMNS = {"revision", "kind", "version", "at", "run_id"}
+
+
+def encode(event: Event, append_id: str | None = None) -> EventRow:
+    """
+    Return the row of an Event.
+
+    Example:
+        >>> from alpineagents.events import (CancelRequested)
+        >>> encode(CancelRequested(revision=3, at=datetime.now(UTC), by="é")).payload
+        '{"by":"\\\\u00e9","reason":""}'
+    """
+    payload = ascii_json(event, exclude=_COLUMNS)
+    return EventRow(event.revision, event.kind, event.version, event.at, event.run_id, append_id, payload)
+
+
+def ascii_json(fact: BaseModel, *, exclude: set[str] | None = None) -> str:
+    """Return a frozen value as JSON in plain ASCII."""
+    try:
+        return fact.model_dump_json(exclude=exclude, ensure_ascii=True)
+    except PydanticSerializationError:
+        # A lone surrogate: UTF-8 has none, JSON in ASCII has.
+        return json.dumps(fact.model_dump(exclude=exclude, mode="python"), default=_iso, separators=(",", ":"))
+
+
+def from_json(fact: type[FactT], text: str) -> FactT:
+    """
+    Return the frozen value that `ascii_json` wrote.
+
+    Raises:
+        ValidationError: it is not one.
+    """
+    try:
+        return fact.model_validate_json(text)
+    except ValidationError as error:
+        if error.errors(include_url=False, include_input=False)[0]["type"] != "json_invalid":
+            raise
+        # A lone surrogate, which pydantic's reader refuses; if it is no JSON at all, this one says so too.
+        try:
+            value = json.loads(text)
+        except ValueError:
+            raise error from None
+    return fact.model_validate(value, context={"trusted": True})
+
+
+def decode(row: EventRow, *, state_id: str = "") -> Event:
+    """
+    Return the Event of a row, whatever release wrote it.
+
+    Raises:
+        EventFormatError: a newer release wrote it.
+        StateDamagedError: the payload is not what was written.
+    """
+    kind = KINDS.get(row.kind)
+    if kind is None:
+        raise EventFormatError(
+            state_id, row.revision, f"its kind {row.kind!r} is not known to this release: upgrade alpineagents"
+        )
+    newest: int = kind.model_fields["version"].default
+    if row.version > newest:
+        raise EventFormatError(
+            state_id,
+            row.revision,
+            f"it is a {row.kind!r} of version {row.version}, where this release reads up to {newest}: upgrade alpineagents",
+        )
+    try:
+        if row.version == newest:
+            return _decode_json(kind, row)
+        return _decode_old(kind, row, newest)
+    except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StateDamagedError(state_id, row.revision, f"its payload is not a {row.kind!r} ({_why(error)})") from error
+
+
+def decode_all(rows: Iterable[EventRow], *, state_id: str = "") -> list[Event]:
+    """Return the Events of many rows."""
+    return [decode(row, state_id=state_id) for row in rows]
+
+
+def _decode_json(kind: type[Event], row: EventRow) -> Event:
+    # One pass of the JSON reader makes the whole Event; the columns are put in front of the payload's own fields.
+    run_id = "null" if row.run_id is None else json.dumps(row.run_id)
+    fields = row.payload[1:] if row.payload != "{}" else "}"
+    comma = "" if fields == "}" else ","
+    text = f'{{"revision":{row.revision},"at":"{row.at.isoformat()}","run_id":{run_id}{comma}{fields}'
+    if row.payload[:1] != "{":
+        raise ValueError("it does not begin with {")
+    return from_json(kind, text)
+
+
+def _decode_old(kind: type[Event], row: EventRow, newest: int) -> Event:
+    payload: Any = json.loads(row.payload)
+    for version in range(row.version, newest):
+        payload = UPCASTERS[row.kind, version](payload)
+    columns = {"revision": row.revision, "at": row.at, "run_id": row.run_id}
+    return kind.model_validate({**payload, **columns}, context={"trusted": True})
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    raise TypeError(f"a {type(value).__name__} in an Event")  # pragma: no cover  # no Event has another such field
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc']) or 'JSON'}: {first['msg']}"
+    return str(error) or type(error).__name__

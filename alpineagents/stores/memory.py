@@ -1,0 +1,173 @@
+"""
+A store in memory, for tests: the same rules and the same codec as the databases, so that what works here works there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import anyio.lowlevel
+
+from alpineagents.errors import StateDamagedError, StateNotFoundError
+from alpineagents.events import Event
+from alpineagents.snapshot import Status
+from alpineagents.stores.base import Store, check_limit
+from alpineagents.stores.codec import EventRow, ascii_json, decode, encode, from_json
+from alpineagents.stores.header import (
+    Found,
+    Lease,
+    StateHeader,
+    StateInfo,
+    StateInfos,
+    StateKey,
+    Summary,
+    describe,
+    settle_refusal,
+)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class _Kept:
+    created_at: datetime
+    parent_id: str | None
+    updated_at: datetime = EPOCH
+    status: Status = "ready"
+    first_message: str = ""
+    summary: str = ""
+    run_id: str | None = None
+    lease_until: datetime | None = None
+    rows: list[EventRow] = field(default_factory=list)
+
+    @property
+    def revision(self) -> int:
+        return len(self.rows)
+
+    def fits(self, expected: int, header: StateHeader) -> bool:
+        free = header.lease is None or self.owner() in (None, header.lease.run_id)
+        return expected > 0 and free and (self.revision, self.created_at) == (expected, header.created_at)
+
+    def found(self, expected: int, append_id: str | None) -> Found:
+        landed = [row.revision for row in self.rows[expected:] if append_id and row.append_id == append_id]
+        return Found(self.revision, self.created_at, self.owner(), landed[-1] if landed else None)
+
+    def owner(self) -> str | None:
+        alive = self.lease_until is not None and self.lease_until > datetime.now(UTC)
+        return self.run_id if alive else None
+
+    def hold(self, lease: Lease) -> None:
+        given_up = lease.seconds <= 0
+        self.run_id = None if given_up else lease.run_id
+        self.lease_until = None if given_up else datetime.now(UTC) + timedelta(seconds=lease.seconds)
+
+
+class MemoryStore(Store):
+    """
+    Keeps States in this process, until it ends.
+
+    Example:
+        >>> from alpineagents import Message, State
+        >>> store = MemoryStore()
+        >>> store.save_sync(State(id="demo", messages=[Message.user("Hello")]))
+        1
+        >>> store.list_sync()[0].first_message
+        'Hello'
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[StateKey, _Kept] = {}
+        self._updated_at = EPOCH
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({len(self._kept)} States)"
+
+    async def append(
+        self,
+        key: str | StateKey,
+        events: Sequence[Event],
+        *,
+        expected: int,
+        header: StateHeader,
+        append_id: str | None = None,
+    ) -> int:
+        await anyio.lowlevel.checkpoint()
+        key = self.key(key)
+        rows = [encode(event, append_id) for event in events]
+        kept = self._kept.get(key)
+        if kept is None and expected == 0:
+            kept = self._kept[key] = _Kept(header.created_at, header.parent_id)
+        elif kept is None or not kept.fits(expected, header):
+            found = None if kept is None else kept.found(expected, append_id)
+            return settle_refusal(key, expected, header, found)
+        kept.rows += rows
+        kept.status, kept.first_message = header.status, header.first_message
+        kept.summary = ascii_json(header.summary)
+        # Two appends never have the same time, so the order of a list is that of the appends.
+        self._updated_at = kept.updated_at = max(datetime.now(UTC), self._updated_at + timedelta(microseconds=1))
+        if header.lease is not None:
+            kept.hold(header.lease)
+        return kept.revision
+
+    async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
+        await anyio.lowlevel.checkpoint()
+        key = self.key(key)
+        for place, row in enumerate(self._find(key).rows[after:until], start=after + 1):
+            if row.revision != place:
+                raise StateDamagedError(key.id, place, "its row is missing")
+            yield decode(row, state_id=key.id)
+
+    async def delete(self, id: str | StateKey) -> None:
+        await anyio.lowlevel.checkpoint()
+        key = self.key(id)
+        self._find(key)
+        del self._kept[key]
+
+    async def renew(self, key: str | StateKey, lease: Lease) -> bool:
+        await anyio.lowlevel.checkpoint()
+        kept = self._find(self.key(key))
+        if kept.run_id != lease.run_id:
+            return False
+        kept.hold(lease)
+        return True
+
+    async def info(self, id: str | StateKey) -> StateInfo:
+        await anyio.lowlevel.checkpoint()
+        key = self.key(id)
+        return _info(key, self._find(key))
+
+    async def list(
+        self, *, status: Status | None = None, limit: int = 50, after: StateInfo | str | None = None
+    ) -> StateInfos:
+        await anyio.lowlevel.checkpoint()
+        check_limit(limit)
+        mine = [(key, kept) for key, kept in self._kept.items() if key.namespace == self.namespace]
+        mine.sort(key=lambda item: (item[1].updated_at, item[0].id), reverse=True)
+        if after is not None:
+            last = after if isinstance(after, StateInfo) else await self.info(after)
+            mine = [item for item in mine if (item[1].updated_at, item[0].id) < (last.updated_at, last.id)]
+        return [_info(key, kept) for key, kept in mine if status in (None, kept.status)][:limit]
+
+    def _find(self, key: StateKey) -> _Kept:
+        kept = self._kept.get(key)
+        if kept is None:
+            raise StateNotFoundError(key.id)
+        return kept
+
+
+def _info(key: StateKey, kept: _Kept) -> StateInfo:
+    summary = from_json(Summary, kept.summary)
+    return describe(
+        key,
+        summary,
+        first_message=kept.first_message,
+        created_at=kept.created_at,
+        updated_at=kept.updated_at,
+        status=kept.status,
+        revision=kept.revision,
+        parent_id=kept.parent_id,
+        run_id=kept.run_id,
+        lease_until=kept.lease_until,
+    )

@@ -1,0 +1,92 @@
+"""
+The door for scripts: each `_sync` call runs its async twin on one background event loop a process.
+
+One loop, because the connections of a store belong to the loop that made them. The thread is a daemon and holds
+nothing that must be saved, so it never keeps a process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from alpineagents.errors import SyncInsideLoopError
+from alpineagents.shield import in_async_code
+
+T = TypeVar("T")
+
+
+class _Door:
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self._run, name="alpineagents-sync", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def close(self) -> None:
+        if self.pid == os.getpid():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join(timeout=1)
+
+
+_lock = threading.Lock()
+_door: _Door | None = None
+
+
+def _opened() -> _Door:
+    global _door  # noqa: PLW0603  # one loop a process is the point
+    with _lock:
+        # A fork copies the object but not its thread.
+        if _door is None or _door.pid != os.getpid():
+            _door = _Door()
+            atexit.register(_door.close)
+        return _door
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T], *, called: str, instead: str) -> T:
+    """
+    Run a coroutine on the background loop and wait for it.
+
+    Ctrl+C cancels it and waits until it has come to a clean end; a second one stops waiting.
+
+    Args:
+        called: name of the call, for the error.
+        instead: what to write inside async code.
+
+    Raises:
+        SyncInsideLoopError: an event loop runs in this thread; it would wait for itself.
+    """
+    if in_async_code():
+        coroutine.close()
+        raise SyncInsideLoopError(called, instead)
+    door = _opened()
+    if threading.current_thread() is door.thread:  # pragma: no cover  # a loop runs there, so in_async_code holds
+        raise SyncInsideLoopError(called, instead)
+    outcome: Future[T] = Future()
+    task: list[asyncio.Task[None]] = []
+    door.loop.call_soon_threadsafe(lambda: task.append(door.loop.create_task(_settle(coroutine, outcome))))
+    try:
+        return outcome.result()
+    except KeyboardInterrupt:
+        # Cancelling the future would count as done at once, while the task still closes the run.
+        door.loop.call_soon_threadsafe(lambda: task[0].cancel())  # noqa: PLW0108  # filled by then, not yet here
+        wait([outcome])
+        raise
+
+
+async def _settle(coroutine: Coroutine[Any, Any, T], outcome: Future[T]) -> None:
+    try:
+        outcome.set_result(await coroutine)
+    except BaseException as error:
+        outcome.set_exception(error)
+        if not isinstance(error, (Exception, asyncio.CancelledError)):
+            raise
