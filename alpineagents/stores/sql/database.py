@@ -1,0 +1,182 @@
+"""
+A database as one event loop uses it: an engine, and the few things that a store asks of it.
+
+The hot statements go to the driver itself, taken out of SQLAlchemy's pool; all else is Core. A backend module
+(`sqlite`, `postgres`) says how a transaction runs there.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from sqlalchemy import Executable, Row, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from alpineagents.shield import settled
+from alpineagents.stores.codec import EventRow, ascii_json
+from alpineagents.stores.header import Found, StateHeader, StateKey
+from alpineagents.stores.sql.migrate import ensure
+from alpineagents.stores.sql.tables import Tables
+
+Params = Mapping[str, object]
+
+
+class Statement:
+    """A statement with named parameters, compiled once for a driver."""
+
+    def __init__(self, sql: str, engine: AsyncEngine) -> None:
+        compiled = text(sql).compile(dialect=engine.dialect)
+        self.sql: str = compiled.string
+        self._names: Sequence[str] = compiled.positiontup or ()
+
+    def args(self, params: Params) -> tuple[Any, ...]:
+        """Return the parameters in the order of the driver's placeholders."""
+        return tuple(params[name] for name in self._names)
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One append, as a database gets it."""
+
+    key: StateKey
+    rows: Sequence[EventRow]
+    expected: int
+    header: StateHeader
+    append_id: str | None
+
+    def params(self) -> dict[str, object]:
+        lease = self.header.lease
+        return {
+            "namespace": self.key.namespace,
+            "id": self.key.id,
+            "expected": self.expected,
+            "revision": self.expected + len(self.rows),
+            "status": self.header.status,
+            "created_at": self.header.created_at,
+            "first_message": self.header.first_message,
+            "summary": ascii_json(self.header.summary),
+            "parent_id": self.header.parent_id,
+            "run_id": None if lease is None else lease.run_id,
+            "seconds": None if lease is None else float(lease.seconds),
+            "append_id": self.append_id,
+        }
+
+
+class Database(abc.ABC):
+    """
+    An engine of one event loop.
+
+    Attributes:
+        now: SQL for the database's own clock, for leases.
+        updated: SQL for the time of an append, to the microsecond, for the order of lists.
+        lease_end: SQL for the time when a lease of `:seconds` from now on ends.
+    """
+
+    now: str
+    updated: str
+    lease_end: str
+
+    def __init__(self, engine: AsyncEngine, tables: Tables, *, schema: str | None, migrate: bool, owned: bool) -> None:
+        self.engine, self.tables, self.owned = engine, tables, owned
+        self._schema, self._migrate = schema, migrate
+        self._ready = False
+        self._opening = anyio.Lock()
+        prefix = f'"{schema}".' if schema else ""
+        self._names = {"states": f"{prefix}agent_states", "events": f"{prefix}agent_events"}
+        self._insert, self._update = self.statement(INSERT_STATE), self.statement(UPDATE_STATE)
+        self._found, self._renew = self.statement(FIND_STATE), self.statement(RENEW_LEASE)
+
+    def statement(self, sql: str) -> Statement:
+        """Compile a statement whose tables, clock and types are written as `{states}`, `{now}` and so on."""
+        seconds = "CAST(:seconds AS DOUBLE PRECISION)"
+        clock = {"now": self.now, "updated": self.updated, "lease_end": self.lease_end, "seconds": seconds}
+        return Statement(sql.format(**self._names, **clock), self.engine)
+
+    async def open(self) -> None:
+        """
+        Check the schema at the first use, and make it where that is wanted.
+
+        Raises:
+            StoreSchemaError: the tables are missing or of another release.
+        """
+        if self._ready:
+            return
+        async with self._opening:
+            if not self._ready:
+                await ensure(self.engine, schema=self._schema, migrate=self._migrate)
+                self._ready = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the database was reached before."""
+        return self._ready
+
+    async def rows(self, statement: Executable) -> Sequence[Row[Any]]:
+        """Return all rows of a Core statement."""
+
+        async def fetch() -> Sequence[Row[Any]]:
+            async with self.engine.connect() as connection:
+                return (await connection.execute(statement)).all()
+
+        return await settled(fetch)
+
+    @abc.abstractmethod
+    async def append(self, append: Append) -> int | Found | None:
+        """
+        Move the header and insert the rows, in one transaction.
+
+        Returns:
+            The new revision; else what was found where it did not fit, None for no such State.
+        """
+
+    @abc.abstractmethod
+    async def renew(self, params: Params) -> bool:
+        """Move the end of a lease; say whether the run still has it."""
+
+    @abc.abstractmethod
+    async def delete(self, key: StateKey) -> bool:
+        """Delete a State; say whether there was one."""
+
+    @abc.abstractmethod
+    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[int | None, list[EventRow]]:
+        """Return the revision of a State, None for no such State, and at most `size` rows behind `after`."""
+
+    async def close(self) -> None:
+        """Close the connections, if the engine is the store's own."""
+        if self.owned:
+            await self.engine.dispose()
+
+
+INSERT_STATE = """
+INSERT INTO {states} (namespace, id, revision, status, created_at, updated_at, first_message, summary, parent_id,
+                      run_id, lease_until)
+VALUES (:namespace, :id, :revision, :status, :created_at, {updated}, :first_message, :summary, :parent_id,
+        CASE WHEN {seconds} > 0 THEN :run_id END, CASE WHEN {seconds} > 0 THEN {lease_end} END)
+ON CONFLICT (namespace, id) DO NOTHING
+"""
+
+# The revision lets one of two writers in, `created_at` keeps out whoever read a State that was deleted since, and the
+# lease keeps a second run from claiming a State that another owns.
+UPDATE_STATE = """
+UPDATE {states}
+SET revision = :revision, status = :status, updated_at = {updated}, first_message = :first_message, summary = :summary,
+    run_id = CASE WHEN {seconds} IS NULL THEN run_id WHEN {seconds} > 0 THEN :run_id END,
+    lease_until = CASE WHEN {seconds} IS NULL THEN lease_until WHEN {seconds} > 0 THEN {lease_end} END
+WHERE namespace = :namespace AND id = :id AND revision = :expected AND created_at = :created_at
+  AND ({seconds} IS NULL OR run_id IS NULL OR run_id = :run_id OR lease_until IS NULL OR lease_until <= {now})
+"""
+
+FIND_STATE = """
+SELECT revision, created_at, CASE WHEN lease_until > {now} THEN run_id END,
+       (SELECT max(e.revision) FROM {events} e
+        WHERE e.namespace = :namespace AND e.state_id = :id AND e.revision > :expected AND e.append_id = :append_id)
+FROM {states} WHERE namespace = :namespace AND id = :id
+"""
+
+RENEW_LEASE = """
+UPDATE {states} SET lease_until = {lease_end} WHERE namespace = :namespace AND id = :id AND run_id = :run_id
+"""

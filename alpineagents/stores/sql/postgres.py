@@ -1,0 +1,120 @@
+"""
+Postgres: an append is one statement, so one round trip and a transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import asyncpg
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from alpineagents.shield import settled
+from alpineagents.stores.codec import EventRow
+from alpineagents.stores.header import Found, StateKey
+from alpineagents.stores.sql.database import INSERT_STATE, UPDATE_STATE, Append, Database, Params
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 10.0
+STATEMENT_SECONDS = 60.0
+"""How long a statement may take before its connection counts as dead."""
+
+
+def make_engine(url: URL) -> AsyncEngine:
+    """Return an engine with bounded waits."""
+    return create_async_engine(url, connect_args={"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS})
+
+
+class PostgresDatabase(Database):
+    """A Postgres database."""
+
+    now = updated = "clock_timestamp()"
+    lease_end = "clock_timestamp() + make_interval(secs => CAST(:seconds AS DOUBLE PRECISION))"
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        rows = """
+            INSERT INTO {events} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload)
+            SELECT :namespace, :id, row.* FROM unnest(
+                CAST(:revisions AS BIGINT[]), CAST(:kinds AS TEXT[]), CAST(:versions AS INTEGER[]),
+                CAST(:ats AS TIMESTAMPTZ[]), CAST(:run_ids AS TEXT[]), CAST(:append_ids AS TEXT[]),
+                CAST(:payloads AS TEXT[])) AS row
+            WHERE EXISTS (SELECT FROM moved)"""
+        self._create = self.statement(f"WITH moved AS ({INSERT_STATE} RETURNING 1) {rows}")
+        self._extend = self.statement(f"WITH moved AS ({UPDATE_STATE} RETURNING 1) {rows}")
+        self._page = self.statement(
+            "SELECT s.revision AS head, e.revision, e.kind, e.version, e.at, e.run_id, e.append_id, e.payload "
+            "FROM {states} s LEFT JOIN {events} e ON e.namespace = s.namespace AND e.state_id = s.id "
+            "AND e.revision > :after AND e.revision <= :until WHERE s.namespace = :namespace AND s.id = :id "
+            "ORDER BY e.revision"
+        )
+
+    async def append(self, append: Append) -> int | Found | None:
+        params = append.params()
+        columns = list(zip(*append.rows, strict=True))
+        names = ("revisions", "kinds", "versions", "ats", "run_ids", "append_ids", "payloads")
+        params.update(zip(names, columns, strict=True))
+        statement = self._extend if append.expected else self._create
+        args, find_args = statement.args(params), self._found.args(params)
+
+        async def write(driver: asyncpg.Connection) -> int | Found | None:
+            tag: str = await driver.execute(statement.sql, *args)
+            if _count(tag):
+                return append.expected + len(append.rows)
+            found = await driver.fetchrow(self._found.sql, *find_args)
+            return None if found is None else Found(*found)
+
+        return await self._on_driver(write)
+
+    async def renew(self, params: Params) -> bool:
+        args = self._renew.args(params)
+
+        async def write(driver: asyncpg.Connection) -> bool:
+            return _count(await driver.execute(self._renew.sql, *args)) > 0
+
+        return await self._on_driver(write)
+
+    async def delete(self, key: StateKey) -> bool:
+        # The rows of the other tables go with it.
+        statement = self.statement("DELETE FROM {states} WHERE namespace = :namespace AND id = :id")
+        args = statement.args({"namespace": key.namespace, "id": key.id})
+
+        async def write(driver: asyncpg.Connection) -> bool:
+            return _count(await driver.execute(statement.sql, *args)) > 0
+
+        return await self._on_driver(write)
+
+    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[int | None, list[EventRow]]:
+        upto = after + size if until is None else min(after + size, until)
+        args = self._page.args({"namespace": key.namespace, "id": key.id, "after": after, "until": upto})
+
+        async def fetch(driver: asyncpg.Connection) -> list[asyncpg.Record]:
+            rows: list[asyncpg.Record] = await driver.fetch(self._page.sql, *args)
+            return rows
+
+        rows = await self._on_driver(fetch)
+        if not rows:
+            return None, []
+        return rows[0][0], [EventRow(*tuple(row)[1:]) for row in rows if row[1] is not None]
+
+    async def _on_driver(self, function: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+        async def hop() -> T:
+            async with self.engine.connect() as connection:
+                driver = (await connection.get_raw_connection()).driver_connection
+                assert driver is not None
+                try:
+                    return await function(driver)
+                except BaseException:
+                    # Only a connection that is at rest goes back to the pool.
+                    if driver.is_closed() or driver.is_in_transaction():
+                        await connection.invalidate()
+                    raise
+
+        return await settled(hop)
+
+
+def _count(tag: str) -> int:
+    return int(tag.rsplit(" ", 1)[1])

@@ -1,0 +1,141 @@
+"""
+SQLite: each transaction is one function on the driver's thread, so nothing can interrupt it half-way.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, StaticPool, event
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from alpineagents.shield import settled
+from alpineagents.stores.codec import EventRow
+from alpineagents.stores.header import Found, StateKey
+from alpineagents.stores.sql.database import Append, Database, Params
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 30.0
+"""How long a writer waits for the ones of other processes."""
+
+
+def make_engine(url: URL) -> AsyncEngine:
+    """Return an engine whose connections are durable and wait their turn."""
+    in_memory = url.database in (None, "", ":memory:")
+    pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {}
+    engine = create_async_engine(url, connect_args={"timeout": BUSY_SECONDS}, **pool)
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: object) -> None:
+        # The driver would begin transactions of its own, deferred ones. A deferred BEGIN takes the write lock only at
+        # the first write, where waiting cannot help: two readers that both upgrade are refused at once.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    return engine
+
+
+class SQLiteDatabase(Database):
+    """A SQLite file, or a database in memory."""
+
+    now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+    # SQLite's own clock has milliseconds only; the file is of this machine, and so is Python's clock.
+    updated = ":updated_at"
+    lease_end = "strftime('%Y-%m-%d %H:%M:%f', 'now', CAST(:seconds AS TEXT) || ' seconds')"
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._insert_events = self.statement(
+            "INSERT INTO {events} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload) "
+            "VALUES (:namespace, :id, :revision, :kind, :version, :at, :run_id, :append_id, :payload)"
+        )
+        self._page = self.statement(
+            "SELECT revision, kind, version, at, run_id, append_id, payload FROM {events} WHERE namespace = :namespace "
+            "AND state_id = :id AND revision > :after AND revision <= :until ORDER BY revision"
+        )
+        self._head = self.statement("SELECT revision FROM {states} WHERE namespace = :namespace AND id = :id")
+
+    async def append(self, append: Append) -> int | Found | None:
+        params = append.params()
+        params["created_at"] = _to_text(append.header.created_at)
+        params["updated_at"] = _to_text(datetime.now(UTC))
+        move = self._update if append.expected else self._insert
+        move_args, find_args = move.args(params), self._found.args(params)
+        # The columns of a row in the order of its statement: every append takes this way.
+        rows = [
+            (*append.key, row.revision, row.kind, row.version, _to_text(row.at), row.run_id, row.append_id, row.payload)
+            for row in append.rows
+        ]
+
+        def write(db: sqlite3.Connection) -> int | Found | None:
+            if db.execute(move.sql, move_args).rowcount:
+                db.executemany(self._insert_events.sql, rows)
+                return append.expected + len(rows)
+            found = db.execute(self._found.sql, find_args).fetchone()
+            return found and Found(found[0], _from_text(found[1]), found[2], found[3])
+
+        return await self._transaction(write)
+
+    async def renew(self, params: Params) -> bool:
+        args = self._renew.args(params)
+        return await self._transaction(lambda db: db.execute(self._renew.sql, args).rowcount > 0)
+
+    async def delete(self, key: StateKey) -> bool:
+        def write(db: sqlite3.Connection) -> bool:
+            # The rows of the other tables go with it where the connection minds foreign keys; an app's may not.
+            db.execute("DELETE FROM agent_blobs WHERE namespace = ? AND state_id = ?", key)
+            db.execute("DELETE FROM agent_events WHERE namespace = ? AND state_id = ?", key)
+            return db.execute("DELETE FROM agent_states WHERE namespace = ? AND id = ?", key).rowcount > 0
+
+        return await self._transaction(write)
+
+    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[int | None, list[EventRow]]:
+        upto = after + size if until is None else min(after + size, until)
+        params = {"namespace": key.namespace, "id": key.id, "after": after, "until": upto}
+        head_args, page_args = self._head.args(params), self._page.args(params)
+
+        def fetch(db: sqlite3.Connection) -> tuple[int | None, list[tuple[Any, ...]]]:
+            head = db.execute(self._head.sql, head_args).fetchone()
+            return (None, []) if head is None else (head[0], db.execute(self._page.sql, page_args).fetchall())
+
+        head, rows = await self._on_thread(fetch)
+        return head, [EventRow(row[0], row[1], row[2], _from_text(row[3]), row[4], row[5], row[6]) for row in rows]
+
+    async def _transaction(self, write: Callable[[sqlite3.Connection], T]) -> T:
+        def transaction(db: sqlite3.Connection) -> T:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                result = write(db)
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+            return result
+
+        return await self._on_thread(transaction)
+
+    async def _on_thread(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        async def hop() -> T:
+            async with self.engine.connect() as connection:
+                driver = (await connection.get_raw_connection()).driver_connection
+                assert driver is not None
+                result: T = await driver._execute(function, driver._conn)  # aiosqlite has no other way
+                return result
+
+        return await settled(hop)
+
+
+def _to_text(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def _from_text(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)

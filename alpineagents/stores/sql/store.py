@@ -1,0 +1,283 @@
+"""
+The SQL store: the same rules on SQLite and Postgres, over one schema and one way to replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sniffio
+import stamina
+from sqlalchemy import URL, Row, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from alpineagents.errors import (
+    ConfigError,
+    StateDamagedError,
+    StateNotFoundError,
+    StoreClosedError,
+    StoreError,
+    StoreUnavailableError,
+)
+from alpineagents.events import Event
+from alpineagents.snapshot import Status
+from alpineagents.stores.base import Store, check_limit
+from alpineagents.stores.codec import decode, encode, from_json
+from alpineagents.stores.header import (
+    Lease,
+    StateHeader,
+    StateInfo,
+    StateInfos,
+    StateKey,
+    Summary,
+    describe,
+    settle_refusal,
+)
+from alpineagents.stores.sql import postgres, sqlite
+from alpineagents.stores.sql.database import Append, Database
+from alpineagents.stores.sql.errors import translated
+from alpineagents.stores.sql.migrate import async_url
+from alpineagents.stores.sql.tables import make_tables
+
+T = TypeVar("T")
+
+PAGE = 1_000
+"""How many Events are read at a time: the memory that a reader needs, and the longest that decoding holds the loop."""
+
+PATIENCE_SECONDS = 20.0
+"""How long a database that was there may be away before a call gives up."""
+
+_BACKENDS = {
+    "sqlite": (sqlite.make_engine, sqlite.SQLiteDatabase),
+    "postgresql": (postgres.make_engine, postgres.PostgresDatabase),
+}
+
+
+class _Databases:
+    """The databases of a store, one for each event loop that uses it; the views of a store share them."""
+
+    def __init__(self, target: URL | AsyncEngine, schema: str | None, migrate: bool) -> None:
+        self.target, self.schema, self.migrate = target, schema, migrate
+        self.tables = make_tables(schema)
+        self.closed = False
+        self.pid = os.getpid()
+        self.by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Database] = weakref.WeakKeyDictionary()
+
+    @property
+    def url(self) -> URL:
+        return self.target.url if isinstance(self.target, AsyncEngine) else self.target
+
+    @property
+    def place(self) -> str:
+        url = self.url
+        if url.get_backend_name() == "sqlite":
+            return url.database or ":memory:"
+        return url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+
+    def here(self) -> Database:
+        if self.closed:
+            raise StoreClosedError(f"SQLStore({self.place!r})")
+        if sniffio.current_async_library() != "asyncio":
+            raise ConfigError(
+                'SQLStore runs on asyncio only, since its drivers do: anyio.run(main, backend="asyncio"). '
+                "On trio there is MemoryStore()"
+            )
+        if self.pid != os.getpid():
+            self._forget()
+        loop = asyncio.get_running_loop()
+        database = self.by_loop.get(loop)
+        if database is None:
+            self._check_second_loop()
+            database = self.by_loop[loop] = self._make()
+        return database
+
+    def _make(self) -> Database:
+        make_engine, kind = _BACKENDS[self.url.get_backend_name()]
+        owned = not isinstance(self.target, AsyncEngine)
+        engine = make_engine(self.target) if isinstance(self.target, URL) else self.target
+        return kind(engine, self.tables, schema=self.schema, migrate=self.migrate, owned=owned)
+
+    def _check_second_loop(self) -> None:
+        if not self.by_loop:
+            return
+        if isinstance(self.target, AsyncEngine):
+            raise StoreError(
+                "the AsyncEngine of this SQLStore belongs to another event loop. Give the store a URL instead, "
+                'SQLStore("postgresql://…"), and it opens connections of its own in each loop'
+            )
+        if self.url.get_backend_name() == "sqlite" and self.url.database in (None, "", ":memory:"):
+            raise StoreError(
+                "a SQLite database in memory lives in the event loop that made it, and this is another. "
+                'Use a file: SQLStore("agents.db")'
+            )
+
+    def _forget(self) -> None:
+        # After a fork the sockets are the parent's: closing them here would end its sessions.
+        for database in self.by_loop.values():
+            if database.owned:
+                database.engine.sync_engine.dispose(close=False)
+        in_use, self.pid = bool(self.by_loop), os.getpid()
+        if in_use and isinstance(self.target, URL):
+            self.by_loop.clear()
+
+    async def aclose(self) -> None:
+        self.closed = True
+        here = asyncio.get_running_loop()
+        for loop, database in list(self.by_loop.items()):
+            if loop is here:
+                await database.close()
+            elif loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(database.close(), loop))
+        self.by_loop.clear()
+
+
+class SQLStore(Store):
+    """
+    Keeps States in SQLite or Postgres.
+
+    Each event loop that uses the store gets connections of its own, so it may be made once at import and used from
+    scripts, tests and threads. A SQLite file is made and migrated at first use.
+
+    Args:
+        target: a path or `sqlite:///…` for SQLite, `:memory:` for a database that lives as long as the store;
+            `postgresql://…` for Postgres; or an `AsyncEngine` of the app's own, which stays open.
+        schema: the Postgres schema that holds the tables; None for the first of the search path.
+        migrate: make or upgrade the tables at first use. None: on SQLite yes, on Postgres no.
+
+    Raises:
+        ConfigError: the target is none of these.
+
+    Example:
+        >>> from alpineagents import Message, State
+        >>> store = SQLStore(":memory:")
+        >>> store.save_sync(State(id="demo", messages=[Message.user("Hello")]))
+        1
+        >>> store.close_sync()
+    """
+
+    def __init__(
+        self, target: str | Path | URL | AsyncEngine, *, schema: str | None = None, migrate: bool | None = None
+    ) -> None:
+        where = target if isinstance(target, AsyncEngine) else async_url(target)
+        backend = (where.url if isinstance(where, AsyncEngine) else where).get_backend_name()
+        if backend not in _BACKENDS:
+            raise ConfigError(f'SQLStore keeps States in SQLite or Postgres, not {backend!r}: SQLStore("agents.db")')
+        if schema is not None and (backend != "postgresql" or not schema.replace("_", "").isalnum()):
+            raise ConfigError(f"schema={schema!r} is for Postgres only, and has letters, digits and '_'")
+        wanted = backend == "sqlite" if migrate is None else migrate
+        self._databases = _Databases(where, schema, wanted)
+
+    def __repr__(self) -> str:
+        scope = f", namespace={self.namespace!r}" if self.namespace else ""
+        return f"SQLStore({self._databases.place!r}{scope})"
+
+    async def __aenter__(self) -> SQLStore:
+        await self._call(_nothing)
+        return self
+
+    async def append(
+        self,
+        key: str | StateKey,
+        events: Sequence[Event],
+        *,
+        expected: int,
+        header: StateHeader,
+        append_id: str | None = None,
+    ) -> int:
+        key = self.key(key)
+        append = Append(key, [encode(event, append_id) for event in events], expected, header, append_id)
+        outcome = await self._call(lambda database: database.append(append))
+        return outcome if isinstance(outcome, int) else settle_refusal(key, expected, header, outcome)
+
+    async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
+        key = self.key(key)
+        while True:
+            head, rows = await self._page(key, after, until)
+            if head is None:
+                raise StateNotFoundError(key.id)
+            for row in rows:
+                if row.revision != after + 1:
+                    break
+                yield decode(row, state_id=key.id)
+                after = row.revision
+            end = head if until is None else min(head, until)
+            if after >= end:
+                return
+            if not rows or rows[-1].revision != after:
+                raise StateDamagedError(key.id, after + 1, f"its row is missing, where the State is at revision {head}")
+
+    async def _page(self, key: StateKey, after: int, until: int | None) -> tuple[int | None, list[Any]]:
+        return await self._call(lambda database: database.page(key, after, until, PAGE))
+
+    async def delete(self, id: str | StateKey) -> None:
+        key = self.key(id)
+        if not await self._call(lambda database: database.delete(key)):
+            raise StateNotFoundError(key.id)
+
+    async def renew(self, key: str | StateKey, lease: Lease) -> bool:
+        params = {**self.key(key)._asdict(), "run_id": lease.run_id, "seconds": float(lease.seconds)}
+        return await self._call(lambda database: database.renew(params))
+
+    async def info(self, id: str | StateKey) -> StateInfo:
+        key = self.key(id)
+        states = self._databases.tables.states
+        found = select(*states.c).where(states.c.namespace == key.namespace, states.c.id == key.id)
+        rows = await self._call(lambda database: database.rows(found))
+        if not rows:
+            raise StateNotFoundError(key.id)
+        return _info(rows[0])
+
+    async def list(
+        self, *, status: Status | None = None, limit: int = 50, after: StateInfo | str | None = None
+    ) -> StateInfos:
+        states = self._databases.tables.states
+        found = select(*states.c).where(states.c.namespace == self.namespace)
+        if status is not None:
+            found = found.where(states.c.status == status)
+        if after is not None:
+            last = after if isinstance(after, StateInfo) else await self.info(after)
+            at = last.updated_at.astimezone(UTC)
+            found = found.where(tuple_(states.c.updated_at, states.c.id) < tuple_(at, last.id))
+        found = found.order_by(states.c.updated_at.desc(), states.c.id.desc()).limit(check_limit(limit))
+        return [_info(row) for row in await self._call(lambda database: database.rows(found))]
+
+    async def aclose(self) -> None:
+        await self._databases.aclose()
+
+    async def _call(self, work: Callable[[Database], Awaitable[T]]) -> T:
+        database = self._databases.here()
+        place = self._databases.place
+        if not database.is_open:
+            with translated(place):
+                await database.open()
+        async for attempt in stamina.retry_context(
+            on=StoreUnavailableError, attempts=None, timeout=PATIENCE_SECONDS, wait_initial=0.05, wait_max=2.0
+        ):
+            with attempt, translated(place):
+                return await work(database)
+        raise AssertionError("the last attempt raises")
+
+
+async def _nothing(_database: Database) -> None:
+    pass
+
+
+def _info(row: Row[Any]) -> StateInfo:
+    columns = dict(row._mapping)
+    key = StateKey(columns.pop("namespace"), columns.pop("id"))
+    for name in ("created_at", "updated_at", "lease_until"):
+        columns[name] = _utc(columns[name])
+    return describe(key, from_json(Summary, columns.pop("summary")), **columns)
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    # SQLite gives its times without a zone; all that is stored is UTC.
+    if at is None or at.tzinfo is not None:
+        return at and at.astimezone(UTC)
+    return at.replace(tzinfo=UTC)
