@@ -1,0 +1,372 @@
+"""
+The Agent: settings only. It is never saved and never changed by a run, so one Agent serves any number of runs at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Self, get_args
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from pydantic import JsonValue
+
+from alpineagents.errors import ConfigError
+from alpineagents.events import AgentInfo
+from alpineagents.loop import Loop, default_loop
+from alpineagents.messages import Message, Reply
+from alpineagents.models import resolve_model
+from alpineagents.models.base import Model
+from alpineagents.repair import OnUnknown
+from alpineagents.runner import Item, Run, current, repeat
+from alpineagents.state import State, check_id
+from alpineagents.stopped import Stopped, StoppedByUntil
+from alpineagents.stores.base import Store
+from alpineagents.sync import run_sync
+from alpineagents.tools import Tool, toolbox
+from alpineagents.turn import ask_model, make_calls
+
+log = logging.getLogger("alpineagents")
+
+Reporter = Callable[[Item], None]
+"""Gets each item of each run of an Agent; it returns at once."""
+
+
+class Agent:
+    """
+    A model with tools, a loop, and a store that every step is saved in.
+
+    Args:
+        model: a Model, or its name such as `"claude-sonnet-5"`, `"gpt-5"`, `"ollama/llama3"`.
+        system: the system prompt.
+        tools: functions made with `@tool`, or plain functions with type hints.
+        loop: what one turn is and when to stop.
+        store: where States are saved as they run; None keeps them in memory.
+        reporter: called with each item of each run, as `stream` gives them.
+        name: shown in lists.
+        on_unknown: what becomes of a call that a dead process had started, where the tool is not `read_only`,
+            `idempotent` or `transaction`: `"report"` tells the model that the outcome is unknown, `"retry"` makes it
+            again, `"ask"` waits for a person.
+        lease: seconds for which a run owns its State without a sign of life; after a crash, the State can be run again
+            when they are over. A run in good health renews it, however long its tools take.
+
+    Raises:
+        ConfigError: one of the settings cannot work.
+        AuthError: the model's key is missing.
+
+    Example:
+        >>> from alpineagents.testing import FakeModel
+        >>> agent = Agent(FakeModel(["It is 4,478 m high."]))
+        >>> agent.run_sync("How high is the Matterhorn?")
+        'It is 4,478 m high.'
+    """
+
+    def __init__(
+        self,
+        model: Model | str,
+        *,
+        system: str | None = None,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        loop: Loop = default_loop,
+        store: Store | None = None,
+        reporter: Reporter | None = None,
+        name: str | None = None,
+        on_unknown: OnUnknown = "report",
+        lease: float = 60.0,
+    ) -> None:
+        if not isinstance(loop, Loop):
+            raise ConfigError("loop is a function made a loop: @loop(until=waiting_for_user, limit=50)")
+        if store is not None and not isinstance(store, Store):
+            raise ConfigError(f'store={store!r:.80} is not a Store: Agent(model, store=SQLStore("agents.db"))')
+        if on_unknown not in get_args(OnUnknown):
+            raise ConfigError(f"on_unknown={on_unknown!r} is not one of {', '.join(map(repr, get_args(OnUnknown)))}")
+        if not isinstance(lease, (int, float)) or not 0 < lease < math.inf:
+            raise ConfigError(f"lease={lease!r} is not a number of seconds: Agent(model, lease=60.0)")
+        self.model: Model = resolve_model(model) if isinstance(model, str) else model
+        if not isinstance(self.model, Model):
+            raise ConfigError(f'{model!r:.80} is not a model: Agent("claude-sonnet-5"), or an object with `respond`')
+        self.system = system
+        self.tools: Mapping[str, Tool] = MappingProxyType(toolbox(tools))
+        self.loop = loop
+        self.store = store
+        self.reporter = reporter
+        self.name = name
+        self.on_unknown: OnUnknown = on_unknown
+        self.lease = float(lease)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in self.__dict__:
+            raise AttributeError(f"an Agent does not change; make another: agent.copy({name}=…)")
+        super().__setattr__(name, value)
+
+    def copy(self, **changes: Any) -> Self:
+        """
+        Return an Agent with other settings.
+
+        Example:
+            >>> from alpineagents.testing import FakeModel
+            >>> Agent(FakeModel([]), name="guide").copy(system="Be brief.")
+            <Agent 'guide' model='fake'>
+        """
+        settings = {
+            "model": self.model,
+            "system": self.system,
+            "tools": tuple(self.tools.values()),
+            "loop": self.loop,
+            "store": self.store,
+            "reporter": self.reporter,
+            "name": self.name,
+            "on_unknown": self.on_unknown,
+            "lease": self.lease,
+        }
+        return type(self)(**{**settings, **changes})
+
+    def describe(self) -> AgentInfo:
+        """Return what a State remembers of the Agent that runs it."""
+        return self._info
+
+    @cached_property
+    def _info(self) -> AgentInfo:
+        digests = {
+            name: hashlib.sha256(tool.spec.model_dump_json().encode()).hexdigest()[:16]
+            for name, tool in self.tools.items()
+        }
+        return AgentInfo(name=self.name, model=self.model.name, system=self.system, tools=digests)
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        tools = f" tools={list(self.tools)}" if self.tools else ""
+        return f"<Agent{name} model={self.model.name!r}{tools}>"
+
+    # -------------------------------------------------------------------------------------------- run
+
+    async def run(self, prompt: str | Message | State, *, id: str | None = None) -> JsonValue:
+        """
+        Run the loop until it stops, saving each step.
+
+        Args:
+            prompt: a text or Message starts a new State; a State goes on.
+            id: of the new State.
+
+        Returns:
+            The answer: what `finish` was given, else the model's last words; None if the run stopped before there was
+            one, which `state.stopped` explains.
+
+        Raises:
+            StateExistsError: the store has a State of that id; no model was asked.
+            StateBusyError: another run owns the State; no model was asked.
+            StateConflictError: the State moved on in the store, or another run took it.
+            ModelError: the model gave no reply.
+            Exception: what a tool raised that is no ToolError.
+        """
+        state = self._state_for(prompt, id)
+        await self._run(state, lambda _item: None)
+        return state.answer
+
+    async def resume(self, id: str, prompt: str | Message | None = None) -> JsonValue:
+        """
+        Load a State, add the message, run: continue a saved State in one call.
+
+        Where a process died, this goes on where it stopped. A message that waits unanswered at the end of the State is
+        not added a second time, so that a call that failed can be repeated as it was.
+
+        Args:
+            prompt: the next message; None goes on without one.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+            Exception: as `run` does.
+        """
+        if self.store is None:
+            raise ConfigError(
+                'this Agent saves nothing, so there is nothing to resume: Agent(model, store=SQLStore("agents.db"))'
+            )
+        state = await self.store.load(id)
+        if prompt is not None:
+            message = self._message(prompt)
+            if _last_unanswered(state) != message:
+                state.add_message(message)
+        return await self.run(state)
+
+    @asynccontextmanager
+    async def stream(self, prompt: str | Message | State, *, id: str | None = None) -> AsyncIterator[RunStream]:
+        """
+        Run in the background and hand out every Event as it is saved, and deltas as they come.
+
+        Leaving the block ends the run, recorded as cancelled if it was not over.
+
+        Raises:
+            Exception: as `run` does, at the end of the items.
+
+        Example:
+            >>> from alpineagents.testing import FakeModel
+            >>> async def main():
+            ...     async with Agent(FakeModel(["Good day."])).stream("Hello") as items:
+            ...         kinds = [item.kind async for item in items]
+            ...     return kinds[-2:]
+            >>> anyio.run(main)
+            ['model_replied', 'run_stopped']
+        """
+        state = self._state_for(prompt, id)
+        send, receive = anyio.create_memory_object_stream[Item](math.inf)
+        stream = RunStream(state, receive)
+        body_error: BaseException | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._feed, stream, send)
+            try:
+                yield stream
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001  # handed over: the task group would wrap it
+                body_error = error
+            group.cancel_scope.cancel()
+        if body_error is not None:
+            raise body_error
+        stream.raise_failure()
+
+    async def _feed(self, stream: RunStream, send: MemoryObjectSendStream[Item]) -> None:
+        with send:
+            try:
+                await self._run(stream.state, send.send_nowait)
+            except Exception as error:  # noqa: BLE001  # handed over to the reader
+                stream.fail(error)
+
+    async def _run(self, state: State, emit: Callable[[Item], None]) -> None:
+        def tell(item: Item) -> None:
+            emit(item)
+            if self.reporter is not None:
+                try:
+                    self.reporter(item)
+                except Exception:
+                    log.exception("the reporter failed; the run goes on")
+
+        async def body(run: Run) -> Stopped:
+            return await repeat(self.loop, run)
+
+        if not state.messages and not state.pending_calls:
+            raise ConfigError(f'{state!r} has no message to answer: state.add_message(Message.user("…"))')
+        await Run(self, state, tell).execute(body)
+
+    async def think(self, state: State) -> Reply:
+        """
+        Ask the model for the next message; the first half of a turn.
+
+        Raises:
+            ModelError: there is no reply.
+            EventOrderError: calls are open; make them first.
+        """
+        replies: list[Reply] = []
+
+        async def body(run: Run) -> Stopped:
+            replies.append(await ask_model(self, run))
+            return StoppedByUntil(name="think")
+
+        await self._within(state, body)
+        return replies[0]
+
+    async def use_tools(self, state: State) -> None:
+        """
+        Make the open calls; the second half of a turn.
+
+        Results are saved one by one as they come. A call that needs an approval waits, and the run stops.
+
+        Raises:
+            Exception: what a tool raised that is no ToolError; its siblings keep their results.
+        """
+
+        async def body(run: Run) -> Stopped:
+            await make_calls(self, run)
+            return StoppedByUntil(name="use_tools")
+
+        await self._within(state, body)
+
+    async def _within(self, state: State, body: Callable[[Run], Any]) -> None:
+        run = current(state)
+        if run is not None:
+            await body(run)
+        else:
+            await Run(self, state, lambda _item: None).execute(body)
+
+    async def aclose(self) -> None:
+        """Close the connections of the model. The store is its maker's to close."""
+        await self.model.aclose()
+
+    # -------------------------------------------------------------------------------------------- for scripts
+
+    def run_sync(self, prompt: str | Message | State, *, id: str | None = None) -> JsonValue:
+        """Do what `run` does, in a script."""
+        return run_sync(self.run(prompt, id=id), called="run_sync", instead="await agent.run(…)")
+
+    def resume_sync(self, id: str, prompt: str | Message | None = None) -> JsonValue:
+        """Do what `resume` does, in a script."""
+        return run_sync(self.resume(id, prompt), called="resume_sync", instead="await agent.resume(…)")
+
+    def _state_for(self, prompt: str | Message | State, id: str | None) -> State:
+        if isinstance(prompt, State):
+            if id is not None and id != prompt.id:
+                raise ConfigError(f"the State has an id, {prompt.id!r}: leave id={id!r} out, or make State(id={id!r})")
+            return prompt
+        namespace = "" if self.store is None else self.store.namespace
+        return State(id=None if id is None else check_id(id), namespace=namespace, messages=[self._message(prompt)])
+
+    @staticmethod
+    def _message(prompt: str | Message) -> Message:
+        if isinstance(prompt, Message):
+            return prompt
+        if not isinstance(prompt, str):
+            raise ConfigError(f"a {type(prompt).__name__} is no prompt: give a text, a Message or a State")
+        return Message.user(prompt)
+
+
+class RunStream:
+    """
+    The items of a run; iterate over it once.
+
+    Attributes:
+        state: the State that runs.
+    """
+
+    def __init__(self, state: State, items: MemoryObjectReceiveStream[Item]) -> None:
+        self.state = state
+        self._items = items
+        self._failure: Exception | None = None
+
+    @property
+    def answer(self) -> JsonValue:
+        """The answer, once there is one."""
+        return self.state.answer
+
+    def fail(self, error: Exception) -> None:
+        """Raise the error once the items have been read."""
+        self._failure = error
+
+    def raise_failure(self) -> None:
+        """Raise what ended the run, unless a reader got it."""
+        if (error := self._failure) is not None:
+            self._failure = None
+            raise error
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        try:
+            return await self._items.receive()
+        except anyio.EndOfStream:
+            self.raise_failure()
+            raise StopAsyncIteration from None
+
+    def __repr__(self) -> str:
+        return f"<RunStream of {self.state!r}>"
+
+
+def _last_unanswered(state: State) -> Message | None:
+    queued = state.snapshot().queued
+    last = queued[-1] if queued else (state.messages[-1] if state.messages else None)
+    return last if last is not None and last.is_plain else None

@@ -1,0 +1,116 @@
+"""
+Loops: one turn as an async function, and the rule for when to stop.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from alpineagents.errors import ConfigError
+from alpineagents.state import State
+
+if TYPE_CHECKING:
+    from alpineagents.agent import Agent
+
+Condition = Callable[[State], bool | Awaitable[bool]]
+"""Tells whether a loop is to stop; sync or async."""
+
+Turn = Callable[["Agent", State], Awaitable[None]]
+"""One turn."""
+
+_EXAMPLE = "@loop(until=waiting_for_user, limit=50)"
+
+
+class Loop:
+    """
+    One turn, repeated until a condition holds or the limit is reached; `@loop` makes it.
+
+    Attributes:
+        turn: the function.
+        until: the conditions, checked before each turn.
+        limit: how many turns one run takes at most.
+    """
+
+    def __init__(self, turn: Turn, until: tuple[Condition, ...], limit: int) -> None:
+        self.turn, self.until, self.limit = turn, until, limit
+        self.__name__ = getattr(turn, "__name__", type(turn).__name__)
+        self.__doc__ = turn.__doc__
+
+    def __repr__(self) -> str:
+        names = ", ".join(_name(condition) for condition in self.until)
+        return f"<Loop {self.__name__} until={names} limit={self.limit}>"
+
+    async def held(self, state: State) -> str | None:
+        """Return the name of the first condition that holds, or None."""
+        for condition in self.until:
+            holds = condition(state)
+            if inspect.isawaitable(holds):
+                holds = await holds
+            if holds:
+                return _name(condition)
+        return None
+
+
+def loop(
+    turn: None = None, /, *, until: Condition | Iterable[Condition] | None = None, limit: int | None = None
+) -> Callable[[Turn], Loop]:
+    """
+    Make a loop of an async function that is one turn.
+
+    Args:
+        until: stop when this holds, or one of these; checked before each turn.
+        limit: how many turns one run takes at most; a run that reaches it stops with `StoppedByLimit`.
+
+    Raises:
+        ConfigError: there is no condition, no limit, or the function is not async.
+
+    Example:
+        >>> @loop(until=waiting_for_user, limit=10)
+        ... async def careful(agent, state):
+        ...     await agent.think(state)
+        ...     if state.pending_calls:
+        ...         await agent.use_tools(state)
+        >>> careful
+        <Loop careful until=waiting_for_user limit=10>
+    """
+    if turn is not None:
+        raise ConfigError(f"@loop says when to stop: {_EXAMPLE}")
+    conditions = (until,) if callable(until) else tuple(until or ())
+    if not conditions or not all(callable(condition) for condition in conditions):
+        raise ConfigError(f"until is a function of the State, or several: {_EXAMPLE}")
+    if type(limit) is not int or limit < 1:
+        raise ConfigError(f"limit={limit!r} is not a number of turns, and a loop without one may never end: {_EXAMPLE}")
+
+    def decorate(turn: Turn) -> Loop:
+        if not inspect.iscoroutinefunction(turn):
+            name = getattr(turn, "__name__", repr(turn))
+            raise ConfigError(f"a turn is an async function: async def {name}(agent, state)")
+        return Loop(turn, conditions, limit)
+
+    return decorate
+
+
+def waiting_for_user(state: State) -> bool:
+    """
+    Tell whether the model has answered, so that it is a person's turn.
+
+    Example:
+        >>> from alpineagents import Message
+        >>> waiting_for_user(State(messages=[Message.user("Hello")]))
+        False
+    """
+    return not state.pending_calls and bool(state.messages) and state.messages[-1].role == "assistant"
+
+
+def _name(condition: Condition) -> str:
+    return getattr(condition, "__name__", type(condition).__name__)
+
+
+@loop(until=waiting_for_user, limit=50)
+async def default_loop(agent: Agent, state: State) -> None:
+    """Ask the model, then make the calls it asks for."""
+    await agent.think(state)
+    if state.pending_calls:
+        await agent.use_tools(state)

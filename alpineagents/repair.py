@@ -1,0 +1,94 @@
+"""
+Pure: a State found open → the Events that close it.
+
+A run that ends closes what it had open, and knows what became of it. A run that finds the State of a dead process does
+not, so it says what it knows: a call that was never started certainly did not run; one that was started may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Protocol
+
+from alpineagents.events import ApprovalRequested, Event, ModelFailed, RunStopped, ToolFinished
+from alpineagents.messages import TextBlock, ToolCall
+from alpineagents.snapshot import CallState, StateSnapshot
+from alpineagents.stopped import Stopped
+
+OnUnknown = Literal["report", "retry", "ask"]
+Step = tuple[type[Event], dict[str, Any]]
+"""A kind of Event and its fields."""
+
+UNKNOWN = (
+    "The outcome of this call is unknown: the process that ran it ended before the result was saved, so it may have "
+    "had its effect or not. It was not run again. Check what is there before you decide to repeat it."
+)
+INTERRUPTED = (
+    "This call was stopped while it ran, because {reason}. It may have had its effect or a part of it. "
+    "Check what is there before you decide to repeat it."
+)
+CANCELLED = "This call was not run, because {reason}."
+
+
+class Safety(Protocol):
+    """What of a tool decides whether a call in doubt may run again."""
+
+    @property
+    def read_only(self) -> bool: ...
+    @property
+    def idempotent(self) -> bool: ...
+    @property
+    def transaction(self) -> bool: ...
+
+
+def may_run_again(tool: Safety | None) -> bool:
+    """Tell whether running a call twice has the effect of running it once, or its first run had none."""
+    return tool is not None and (tool.read_only or tool.idempotent or tool.transaction)
+
+
+def repairs(value: StateSnapshot, tools: Mapping[str, Safety], on_unknown: OnUnknown) -> Iterator[Step]:
+    """
+    Return what a new run records about the work that a dead one left open.
+
+    Args:
+        value: the State as it was found.
+        tools: the Agent's tools by name.
+        on_unknown: what becomes of a started call that may not simply run again: tell the model that its outcome is
+            unknown, run it again, or ask a person.
+    """
+    if value.requesting:
+        yield ModelFailed, {"outcome": "interrupted", "message": "the process ended before the reply was saved"}
+    for state in value.calls.values():
+        if state.result is not None or not state.starts or may_run_again(tools.get(state.call.name)):
+            continue
+        if on_unknown == "report":
+            yield ToolFinished, _result(state.call, "unknown", UNKNOWN)
+        elif on_unknown == "ask":
+            question = f"It is unknown whether {state.call.name} ran before the process ended. Run it (again)?"
+            yield ApprovalRequested, {"call_id": state.call.id, "digest": "", "question": question}
+
+
+def closing(value: StateSnapshot, stopped: Stopped, reason: str) -> Iterator[Step]:
+    """
+    Return what a run records when it ends before its turn has.
+
+    Args:
+        stopped: how it ends.
+        reason: why, to tell the model: "the run was cancelled".
+    """
+    if value.requesting:
+        yield ModelFailed, {"outcome": "cancelled", "message": reason}
+    for state in value.calls.values():
+        if state.result is None:
+            yield ToolFinished, _closed(state, reason)
+    yield RunStopped, {"stopped": stopped}
+
+
+def _closed(state: CallState, reason: str) -> dict[str, Any]:
+    if state.starts:
+        return _result(state.call, "interrupted", INTERRUPTED.format(reason=reason))
+    return _result(state.call, "cancelled", CANCELLED.format(reason=reason))
+
+
+def _result(call: ToolCall, outcome: str, text: str) -> dict[str, Any]:
+    return {"call_id": call.id, "outcome": outcome, "content": (TextBlock(text=text),)}

@@ -1,0 +1,201 @@
+"""
+One run's life: claim the State, repair what a dead run left open, hold the State while the loop works, close.
+
+Every way out is recorded: the loop's own end, an exception, a cancellation, a request to cancel. Only a run that has
+lost its State to another records nothing more.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from alpineagents.errors import AlpineAgentsError, StateBusyError, StateConflictError, StateNotFoundError
+from alpineagents.events import Event, RunStarted, RunStopped
+from alpineagents.journal import Journal
+from alpineagents.loop import Loop
+from alpineagents.models.base import Delta
+from alpineagents.repair import Step, closing, repairs
+from alpineagents.shield import settled
+from alpineagents.state import State
+from alpineagents.stopped import (
+    Stopped,
+    StoppedByCancel,
+    StoppedByError,
+    StoppedByFinish,
+    StoppedByLimit,
+    StoppedByUntil,
+    WaitingForApproval,
+)
+
+if TYPE_CHECKING:
+    from alpineagents.agent import Agent
+
+log = logging.getLogger("alpineagents")
+
+Item = Event | Delta
+"""What a reader of a run sees: every Event once it is saved, and the parts of a reply as they come."""
+
+Emit = Callable[[Item], None]
+
+ERROR_LENGTH = 2_000
+BEATS_PER_LEASE = 4
+"""How often a lease is renewed while it lasts: a beat or two may fail before another run can take the State."""
+
+
+_runs: weakref.WeakKeyDictionary[State, Run] = weakref.WeakKeyDictionary()
+
+
+def current(state: State) -> Run | None:
+    """Return the run that goes on with this very object, if there is one."""
+    return _runs.get(state)
+
+
+class Run:
+    """
+    A run that goes on; `agent.think` and `agent.use_tools` write through its journal.
+
+    Args:
+        emit: called with each item; it returns at once.
+    """
+
+    def __init__(self, agent: Agent, state: State, emit: Emit) -> None:
+        self.id = uuid.uuid4().hex
+        self.agent, self.state, self.emit = agent, state, emit
+        self.journal = Journal(state, agent.store, run_id=self.id, lease=agent.lease, saved=self._saved)
+        self._scope = anyio.CancelScope()
+        self._lost: StateConflictError | StateNotFoundError | None = None
+
+    async def execute(self, body: Callable[[Run], Awaitable[Stopped]]) -> None:
+        """
+        Claim the State, await the body, record how it ended.
+
+        Raises:
+            StateBusyError: another run owns the State, in this process or in another.
+            StateConflictError: another run took the State meanwhile.
+            Exception: whatever the body raised.
+        """
+        if (other := current(self.state)) is not None:
+            raise StateBusyError(self.state.id, other.id)
+        _runs[self.state] = self
+        self.state.run_id = self.id
+        failure: BaseException | None = None
+        try:
+            await self._claim()
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._beat)
+                with self._scope:
+                    failure = await self._body(body)
+                group.cancel_scope.cancel()
+        finally:
+            del _runs[self.state]
+            self.state.run_id = None
+        if failure := failure or self._lost:
+            raise failure
+
+    async def _claim(self) -> None:
+        value = self.state.snapshot()
+        about = self.agent.describe()
+        try:
+            self.journal.add(RunStarted, agent=None if value.agent == about else about)
+            await self.journal.record_all(repairs(value, self.agent.tools, self.agent.on_unknown))
+        except BaseException:
+            self.state.drop_unsaved(self.id)
+            if self.state.snapshot().run_id == self.id:
+                # The append was settled before the cancellation went on: the State is this run's, so it gives it up.
+                await settled(self._close_cancelled)
+            raise
+
+    async def _body(self, body: Callable[[Run], Awaitable[Stopped]]) -> BaseException | None:
+        # What the body raises is handed over instead of raised, since a task group would wrap it.
+        try:
+            stopped = await body(self)
+        except anyio.get_cancelled_exc_class():
+            await settled(self._close_cancelled)
+            raise
+        except BaseException as error:  # noqa: BLE001  # every way out is recorded
+            name = type(error).__name__
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                await settled(self._close_cancelled)
+            else:
+                failed = StoppedByError(error=name, message=str(error)[:ERROR_LENGTH])
+                steps = closing(self.state.snapshot(), failed, f"the run failed with {name}")
+                await settled(lambda: self._close(steps))
+            return error
+        try:
+            await settled(lambda: self.journal.record(RunStopped, stopped=stopped))
+        except AlpineAgentsError as error:
+            return error
+        return None
+
+    async def _close_cancelled(self) -> None:
+        by = self.state.snapshot().cancelled_by
+        reason = "the run was cancelled" if by is None else f"{by or 'someone'} asked the run to stop"
+        await self._close(closing(self.state.snapshot(), StoppedByCancel(by=by or ""), reason))
+
+    async def _close(self, steps: Iterable[Step]) -> None:
+        if self._lost is not None or self.journal.lost is not None:
+            return
+        try:
+            await self.journal.record_all(steps)
+        except AlpineAgentsError as error:
+            # The caller must see what ended the run, not this; the State keeps what is not saved.
+            log.warning("the end of run %s of State %s could not be saved: %s", self.id, self.state.id, error)
+
+    async def _beat(self) -> None:
+        if self.agent.store is None:
+            return
+        while True:
+            await anyio.sleep(self.agent.lease / BEATS_PER_LEASE)
+            try:
+                await self.journal.renew()
+            except (StateConflictError, StateNotFoundError) as error:
+                self._lost = error
+                self._scope.cancel()
+                return
+            except AlpineAgentsError as error:
+                # The next append settles whether the State is still this run's; until then the work goes on.
+                log.warning("the lease of run %s of State %s could not be renewed: %s", self.id, self.state.id, error)
+            self._obey_cancel_request()
+
+    def _obey_cancel_request(self) -> None:
+        if self.state.snapshot().cancelled_by is not None:
+            self._scope.cancel()
+
+    def _saved(self, event: Event) -> None:
+        self.emit(event)
+        if event.kind == "cancel_requested":
+            self._obey_cancel_request()
+
+
+async def repeat(loop: Loop, run: Run) -> Stopped:
+    """
+    Repeat the loop's turn until it is to stop.
+
+    A turn that a dead run left open is finished first: its calls are made before the model is asked again.
+    """
+    agent, state = run.agent, run.state
+    if state.pending_calls:
+        await agent.use_tools(state)
+    for _ in range(loop.limit):
+        if stopped := await _stopped(loop, state):
+            return stopped
+        await loop.turn(agent, state)
+    return await _stopped(loop, state) or StoppedByLimit(turns=loop.limit)
+
+
+async def _stopped(loop: Loop, state: State) -> Stopped | None:
+    value = state.snapshot()
+    waiting = tuple(call.call.id for call in value.calls.values() if call.approval == "requested" and not call.result)
+    if waiting:
+        return WaitingForApproval(call_ids=waiting)
+    if value.finished:
+        return StoppedByFinish(answer=value.answer)
+    if name := await loop.held(state):
+        return StoppedByUntil(name=name)
+    return None

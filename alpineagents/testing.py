@@ -1,0 +1,123 @@
+"""
+What tests of agents use: a model that gives prepared replies.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import anyio.lowlevel
+
+from alpineagents.errors import ConfigError
+from alpineagents.messages import Message, RawBlock, Reply, Request, TextBlock, ToolCall
+from alpineagents.models.base import Delta, Emit
+from alpineagents.usage import Usage
+from alpineagents.values import storable
+
+Block = str | ToolCall | RawBlock
+Item = Block | Sequence[Block] | BaseException | Reply
+Answer = Item | Callable[[Request], Item | Awaitable[Item]]
+
+
+def tool_call(name: str, /, **args: Any) -> ToolCall:
+    """
+    Make a call for a FakeModel to ask for.
+
+    Raises:
+        ValueNotStorableError: an argument is not JSON.
+
+    Example:
+        >>> tool_call("add", a=1, b=2).args
+        {'a': 1, 'b': 2}
+    """
+    return ToolCall(id=f"call_{uuid.uuid4().hex[:12]}", name=name, args={k: storable(v, k) for k, v in args.items()})
+
+
+class FakeModel:
+    """
+    A model that needs no key and no network.
+
+    Args:
+        replies: what it replies, in order: each a text, a call, a list of both, an exception that it raises, a Reply,
+            or a function of the Request that gives one of these; or one such function that answers every time.
+        name: its name.
+
+    Attributes:
+        requests: every Request it got.
+
+    Example:
+        >>> from alpineagents import Agent, tool
+        >>> @tool
+        ... def add(a: int, b: int) -> int:
+        ...     "Add two numbers."
+        ...     return a + b
+        >>> model = FakeModel([tool_call("add", a=1, b=2), "It is 3."])
+        >>> Agent(model, tools=[add]).run_sync("What is 1 + 2?")
+        'It is 3.'
+        >>> model.requests[1].messages[-1].tool_results[0].text
+        '3'
+    """
+
+    def __init__(
+        self, replies: Sequence[Answer] | Callable[[Request], Item | Awaitable[Item]], *, name: str = "fake"
+    ) -> None:
+        if isinstance(replies, (str, bytes)):
+            raise ConfigError(f"FakeModel takes a list of replies: FakeModel([{replies!r}])")
+        self.name = name
+        self.requests: list[Request] = []
+        self._always = replies if callable(replies) else None
+        self._replies: list[Answer] = [] if callable(replies) else list(replies)
+
+    @property
+    def remaining(self) -> int:
+        """How many replies are left."""
+        return len(self._replies)
+
+    async def respond(self, request: Request, *, emit: Emit | None = None) -> Reply:
+        """
+        Give the next reply.
+
+        Raises:
+            ConfigError: there is none left.
+        """
+        await anyio.lowlevel.checkpoint()
+        self.requests.append(request)
+        if self._always is None and not self._replies:
+            raise ConfigError(
+                f"FakeModel was asked {len(self.requests)} times and has no reply left: add one to FakeModel([…])"
+            )
+        item: Any = self._always or self._replies.pop(0)
+        if callable(item) and not isinstance(item, (Reply, BaseException)):
+            item = item(request)
+            if inspect.isawaitable(item):
+                item = await item
+        if isinstance(item, BaseException):
+            raise item
+        reply = item if isinstance(item, Reply) else self._reply(item, request)
+        if emit is not None:
+            for part in re.findall(r"\s*\S+\s*$|\s*\S+", reply.message.text):
+                emit(Delta(text=part))
+        return reply
+
+    def _reply(self, item: Block | Sequence[Block], request: Request) -> Reply:
+        blocks = [item] if isinstance(item, (str, ToolCall, RawBlock)) else list(item)
+        content = [TextBlock(text=block) if isinstance(block, str) else block for block in blocks]
+        message = Message(role="assistant", content=tuple(content))
+        said = sum(len(each.text) for each in request.messages)
+        usage = Usage(input_tokens=said // 4, output_tokens=len(message.text) // 4, requests=1)
+        return Reply(
+            message=message,
+            usage=usage,
+            stop_reason="tool_use" if message.tool_calls else "end_turn",
+            model=self.name,
+        )
+
+    async def aclose(self) -> None:
+        """Do nothing: it holds nothing open."""
+
+    def __repr__(self) -> str:
+        return f"<FakeModel {self.name!r} requests={len(self.requests)} remaining={self.remaining}>"

@@ -1,0 +1,184 @@
+"""
+The two halves of a turn: ask the model, and make the calls it asks for. Both write as they go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import anyio
+
+from alpineagents.errors import ProviderError
+from alpineagents.events import ApprovalRequested, ModelFailed, ModelReplied, ModelRequested, ToolFinished, ToolStarted
+from alpineagents.messages import Reply, Request, TextBlock, ToolCall
+from alpineagents.models.base import Delta
+from alpineagents.repair import Step
+from alpineagents.runner import ERROR_LENGTH, Run
+from alpineagents.snapshot import CallState
+from alpineagents.tools import ToolContext, ToolResult, check, execute
+from alpineagents.usage import Usage
+
+if TYPE_CHECKING:
+    from alpineagents.agent import Agent
+
+
+async def ask_model(agent: Agent, run: Run) -> Reply:
+    """
+    Ask the model for the next message.
+
+    Raises:
+        ModelError: there is no reply; that is recorded.
+    """
+    await run.journal.record(ModelRequested, model=agent.model.name)
+    request = Request.model_construct(
+        system=agent.system,
+        messages=tuple(run.state.messages),
+        tools=tuple(tool.spec for tool in agent.tools.values()),
+    )
+    shown: list[str] = []
+
+    def emit(delta: Delta) -> None:
+        if delta.kind == "text":
+            shown.append(delta.text)
+        run.emit(delta)
+
+    try:
+        reply = _checked(await agent.model.respond(request, emit=emit), agent)
+    except BaseException as error:
+        cancelled = isinstance(error, (anyio.get_cancelled_exc_class(), KeyboardInterrupt))
+        run.journal.add(
+            ModelFailed,
+            outcome="cancelled" if cancelled else "failed",
+            error="" if cancelled else type(error).__name__,
+            message="the run was cancelled" if cancelled else str(error)[:ERROR_LENGTH],
+            partial="".join(shown),
+            usage=Usage(requests=1, unpriced_requests=1),
+        )
+        raise
+    reply = reply.model_copy(update={"message": run.state.with_unique_ids(reply.message)})
+    await run.journal.record(
+        ModelReplied, message=reply.message, usage=reply.usage, stop_reason=reply.stop_reason, model=reply.model
+    )
+    return reply
+
+
+def _checked(reply: object, agent: Agent) -> Reply:
+    if not isinstance(reply, Reply) or reply.message.role != "assistant" or reply.message.tool_results:
+        raise ProviderError(f"model {agent.model.name!r} gave back {reply!r:.200}, where a Reply is due")
+    return reply
+
+
+async def make_calls(agent: Agent, run: Run) -> None:
+    """
+    Make the open calls of the turn, in parallel where their tools allow it.
+
+    Each result is saved as it comes. When a tool raises what is no ToolError, its siblings come to their end and keep
+    their results; then the exception is raised.
+
+    Raises:
+        Exception: what a tool raised.
+    """
+    ready: list[Ready] = []
+    steps: list[Step] = []
+    failures: list[Exception] = []
+    for state in run.state.snapshot().calls.values():
+        if state.result is None:
+            checked = _decide(agent, state, steps)
+            if isinstance(checked, dict):
+                ready.append((state, checked))
+            elif checked is not None:
+                failures.append(checked)
+    await run.journal.record_all(steps)
+    _raise_first(failures)
+    for group in _groups(agent, ready):
+        await _make_group(agent, run, group)
+
+
+Ready = tuple[CallState, dict[str, object]]
+
+
+def _decide(agent: Agent, state: CallState, steps: list[Step]) -> dict[str, object] | Exception | None:
+    """Return the arguments of a call that may be made now; else add what is to be recorded of it to the steps."""
+    call = state.call
+    tool = agent.tools.get(call.name)
+    if state.approval == "denied":
+        text = f"{state.decided_by} refused this call" + (f": {state.note}" if state.note else ".")
+        steps.append((ToolFinished, {"call_id": call.id, "outcome": "denied", "content": (TextBlock(text=text),)}))
+        return None
+    if state.approval == "requested":
+        return None
+    checked = check(tool, call, list(agent.tools))
+    if isinstance(checked, ToolResult):
+        # Whatever was wrong, the tool was not entered.
+        steps.append((ToolFinished, {"call_id": call.id, "outcome": "input_error", "content": checked.content}))
+        return checked.error
+    if tool is not None and tool.needs_approval and state.approval is None:
+        question = f"{call.name} is about to be called. Approve?"
+        steps.append((ApprovalRequested, {"call_id": call.id, "digest": digest(call), "question": question}))
+        return None
+    return checked
+
+
+def digest(call: ToolCall) -> str:
+    """Return what names a tool and its arguments, so that an approval counts for no others."""
+    return hashlib.sha256(call.model_copy(update={"id": "-"}).model_dump_json(ensure_ascii=True).encode()).hexdigest()
+
+
+def _groups(agent: Agent, ready: Iterable[Ready]) -> Iterator[list[Ready]]:
+    """Keep the order asked: calls that may run together do so, one that may not runs alone."""
+    group: list[Ready] = []
+    for item in ready:
+        if agent.tools[item[0].call.name].parallel:
+            group.append(item)
+            continue
+        if group:
+            yield group
+        yield [item]
+        group = []
+    if group:
+        yield group
+
+
+async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
+    started: list[Step] = [(ToolStarted, {"call_id": state.call.id, "attempt": state.starts + 1}) for state, _ in group]
+    await run.journal.record_all(started)
+    failures: list[Exception] = []
+
+    async def make(state: CallState, args: dict[str, object]) -> None:
+        try:
+            result = await execute(agent.tools[state.call.name], state.call, _context(run, state), args)
+            await run.journal.record(
+                ToolFinished, call_id=state.call.id, outcome=result.outcome, content=result.content
+            )
+            if result.error is not None:
+                failures.append(result.error)
+        except Exception as error:  # noqa: BLE001
+            # Not the tool's: nothing more can be saved, so nothing more may be done.
+            failures.append(error)
+            together.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as together:
+        for state, args in group:
+            together.start_soon(make, state, args)
+    _raise_first(failures)
+
+
+def _raise_first(failures: list[Exception]) -> None:
+    for other in failures[1:]:
+        failures[0].add_note(f"and another call failed with {type(other).__name__}: {other}")
+    if failures:
+        raise failures[0]
+
+
+def _context(run: Run, state: CallState) -> ToolContext:
+    return ToolContext(
+        state_id=run.state.id,
+        run_id=run.id,
+        call_id=state.call.id,
+        tool_name=state.call.name,
+        attempt=state.starts + 1,
+        idempotency_key=f"{run.state.id}-{state.call.id}",
+        state=run.state,
+    )
