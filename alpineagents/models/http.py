@@ -1,0 +1,377 @@
+"""
+The HTTP door to every model API: deadlines, retries, and the way from a status to an error.
+
+    Endpoint.stream ──POST JSON──> server ──SSE events──> EventReader, made anew for each attempt
+
+Nothing else imports httpx, so that a change of client changes one module. The stream is read as the WHATWG HTML
+standard says ("Server-sent events", 2024), with the end mark `[DONE]` of the Chat Completions format.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import math
+import random
+import ssl
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import anyio.lowlevel
+import httpx
+import httpx_sse
+import tenacity
+from pydantic import JsonValue, SecretStr
+
+from alpineagents.errors import AuthError, ConfigError, ProviderError
+from alpineagents.models.failures import AttemptError, Failures
+from alpineagents.values import sendable
+
+READ_SECONDS = 300.0
+"""How long a server may send nothing; models that think before they speak are silent for minutes."""
+CONNECT_SECONDS = 10.0
+WRITE_SECONDS = 60.0
+POOL_SECONDS = 60.0
+TAIL_SECONDS = 5.0
+"""How long to wait, once the answer is complete, for what may follow it: the usage, and the end of the stream."""
+RETRY_SECONDS = 60.0
+"""No attempt begins later than this after the first one began."""
+FIRST_WAIT_SECONDS = 0.5
+LONGEST_WAIT_SECONDS = 8.0
+
+_ERROR_BODY_BYTES = 64 * 1024
+_ERROR_BODY_SECONDS = 10.0
+
+
+class EventReader(Protocol):
+    """What makes a reply of the events of one answer."""
+
+    @property
+    def started(self) -> bool:
+        """Whether a part of the reply has come, so that asking again would say it twice."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more needs to come."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether what came is a whole reply."""
+        ...
+
+    def read(self, data: dict[str, JsonValue]) -> None:
+        """Take in one event."""
+        ...
+
+    def done(self) -> None:
+        """Take in the end mark."""
+        ...
+
+
+_Reader = TypeVar("_Reader", bound=EventReader)
+
+
+class Endpoint:
+    """
+    A model API at an address, with the key for it.
+
+    It keeps one connection pool for each event loop that uses it, since a connection belongs to its loop. A pool is
+    closed with `aclose`, or else by its loop as that ends.
+
+    Args:
+        base_url: what all paths follow; a name and password in it are sent, and shown nowhere.
+        key: sent as a bearer token, or None.
+        key_hint: where the key comes from, for errors.
+        timeout: seconds that the server may send nothing; None for READ_SECONDS, or what `http_client` says.
+        max_retries: how often a failed request is sent again.
+        http_client: an `httpx.AsyncClient` of the caller, who closes it.
+
+    Raises:
+        ConfigError: one of them cannot work.
+        AuthError: the key cannot be sent in a header.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str | None = None,
+        key_hint: str = "api_key",
+        timeout: float | None = None,
+        max_retries: int = 2,
+        http_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        url = _parse(base_url)
+        self.base_url = str(url.copy_with(username=None, password=None)).rstrip("/")
+        secrets = [key] if key else [url.password, _basic(url)] if url.userinfo else []
+        self._failures = Failures(self.base_url, key_hint, [secret for secret in secrets if secret])
+        self._authorization = SecretStr(_authorization(url, key, key_hint)) if key or url.userinfo else None
+        self._timeout = _timeout(timeout, has_own=http_client is not None)
+        self._max_retries = _whole(max_retries)
+        if http_client is not None and not isinstance(http_client, httpx.AsyncClient):
+            raise ConfigError(
+                f"http_client is a {type(http_client).__name__}; it is an async client: http_client=httpx.AsyncClient()"
+            )
+        self._given = http_client
+        self._held: dict[object, tuple[httpx.AsyncClient, AsyncGenerator[httpx.AsyncClient, None]]] = {}
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.base_url!r})"
+
+    async def stream(self, path: str, body: Mapping[str, Any], new_reader: Callable[[], _Reader]) -> _Reader:
+        """
+        Post a request and read the events that answer it.
+
+        Failed attempts are repeated where that can help and as long as no part of a reply has come.
+
+        Returns:
+            The reader of the attempt that gave a whole reply.
+
+        Raises:
+            ModelError: there is no reply, for a reason that the subclass names.
+        """
+        content = json.dumps(_all_sendable(body), ensure_ascii=True).encode("ascii")
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, AttemptError) and error.again),
+            stop=tenacity.stop_after_attempt(self._max_retries + 1) | tenacity.stop_before_delay(RETRY_SECONDS),
+            wait=_wait,
+            sleep=anyio.sleep,
+            reraise=True,
+        )
+        try:
+            return await retrying(self._attempt, self.base_url + path, content, new_reader)
+        except AttemptError as failure:
+            raise failure.error from failure.__cause__
+
+    async def aclose(self) -> None:
+        """Close the connections; a later request opens new ones. A given `http_client` stays open."""
+        held = self._held.pop(anyio.lowlevel.current_token().native_token, None)
+        # The pools of other loops are closed over there, by the hook that loops have for abandoned generators.
+        self._held.clear()
+        if held is not None:
+            await held[1].aclose()
+
+    async def _client(self) -> httpx.AsyncClient:
+        if self._given is not None:
+            if self._given.is_closed:
+                raise ConfigError("the http_client given to this model is closed; keep it open as long as the model")
+            return self._given
+        token = anyio.lowlevel.current_token().native_token
+        held = self._held.get(token)
+        if held is None or held[0].is_closed:
+            for other, (client, _keeper) in list(self._held.items()):
+                if client.is_closed:
+                    self._held.pop(other, None)
+            keeper = _keep_client()
+            held = self._held[token] = (await anext(keeper), keeper)
+        return held[0]
+
+    async def _attempt(self, url: str, content: bytes, new_reader: Callable[[], _Reader]) -> _Reader:
+        reader = new_reader()
+        try:
+            await self._exchange(url, content, reader)
+        except httpx.RequestError as error:
+            if not reader.complete:
+                failure = self._unreached(error)
+                failure.again = failure.again and not reader.started
+                raise failure from error
+        except AttemptError as failure:
+            failure.again = failure.again and not reader.started
+            raise
+        return reader
+
+    async def _exchange(self, url: str, content: bytes, reader: EventReader) -> None:
+        client = await self._client()
+        sending = httpx_sse.aconnect_sse(
+            client,
+            "POST",
+            url,
+            content=content,
+            headers={"Content-Type": "application/json"},
+            auth=httpx.USE_CLIENT_DEFAULT if self._authorization is None else self._authorize,
+            timeout=httpx.USE_CLIENT_DEFAULT if self._timeout is None else self._timeout,
+            follow_redirects=False,
+        )
+        async with sending as source:
+            response = source.response
+            media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if response.status_code != 200:
+                body = await _read_some(response)
+                raise self._failures.refused(response.status_code, response.reason_phrase, body, response.headers)
+            if media_type != "text/event-stream":
+                raise self._failures.no_stream(media_type, await _read_some(response), response.headers)
+            await self._read_events(source, reader)
+
+    def _authorize(self, request: httpx.Request) -> httpx.Request:
+        # Set here and not in a dict of headers, which a traceback with local variables would show.
+        if self._authorization is not None:
+            request.headers["Authorization"] = self._authorization.get_secret_value()
+        return request
+
+    async def _read_events(self, source: httpx_sse.EventSource, reader: EventReader) -> None:
+        events = source.aiter_sse()
+        is_done = False
+        with anyio.CancelScope() as tail:
+            try:
+                async for event in events:
+                    if is_done:
+                        continue  # Read to the end, so that the connection can be used again.
+                    is_done = event.data.strip() == "[DONE]"
+                    if is_done:
+                        reader.done()
+                    elif event.data.strip():
+                        reader.read(self._decode(event.data))
+                    if (is_done or reader.ended) and tail.deadline == math.inf:
+                        tail.deadline = anyio.current_time() + TAIL_SECONDS
+            finally:
+                await _unwind(events)
+        if not reader.complete:
+            raise self._failures.incomplete()
+
+    def _decode(self, data: str) -> dict[str, JsonValue]:
+        try:
+            event = json.loads(data)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            raise self._failures.not_json(data)
+        if event.get("error"):
+            raise self._failures.broken_off(event)
+        return event
+
+    def _unreached(self, error: httpx.RequestError) -> AttemptError:
+        read = self._timeout.read if self._timeout is not None else None
+        reason = self._failures.scrub(str(error), 200) or type(error).__name__
+        if isinstance(error, httpx.ReadTimeout):
+            seconds = f"{read:g} s" if read is not None else "too long"
+            text = f"{self.base_url} sent nothing for {seconds}. If the model needs longer, give a longer timeout=…"
+        elif isinstance(error, httpx.PoolTimeout):
+            text = "the http_client had no free connection; give it more: httpx.Limits(max_connections=None)"
+        elif isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+            text = f"cannot reach {self.base_url}: {reason}. Does the server run there, and is base_url right?"
+        elif isinstance(error, httpx.LocalProtocolError):
+            # Its text quotes header values.
+            text = f"the request to {self.base_url} cannot be sent: a header or the address is not valid HTTP"
+        else:
+            text = f"the connection to {self.base_url} broke off: {reason}. Check the network, a proxy, and base_url"
+        again = isinstance(error, httpx.TransportError) and not isinstance(
+            error, (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+        )
+        return AttemptError(ProviderError(text), again=again)
+
+
+async def _keep_client() -> AsyncGenerator[httpx.AsyncClient, None]:
+    # A loop that ends closes the async generators it has started, and one that finds an abandoned generator closes
+    # that: so no connection outlives its loop, also where nobody calls aclose.
+    client = httpx.AsyncClient(
+        verify=_ssl_context(),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=50, keepalive_expiry=30.0),
+    )
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+@functools.cache
+def _ssl_context() -> ssl.SSLContext:
+    # Reading the certificates takes tens of milliseconds, in which the event loop stands still: once is enough.
+    return httpx.create_ssl_context()
+
+
+async def _unwind(events: AsyncGenerator[httpx_sse.ServerSentEvent, None]) -> None:
+    # Generators that read for one another are closed from the inside out by a cancelled read; left to the garbage
+    # collector, each would be closed later, in another task, with a warning on trio.
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            async for _ in events:
+                pass
+        except (httpx.HTTPError, httpx.StreamError):
+            pass
+
+
+async def _read_some(response: httpx.Response) -> str:
+    body = bytearray()
+    with anyio.move_on_after(_ERROR_BODY_SECONDS) as scope:
+        try:
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > _ERROR_BODY_BYTES:
+                    scope.cancel()
+        except httpx.HTTPError:
+            pass  # The status is known; a body that breaks off takes nothing from it.
+    return body[:_ERROR_BODY_BYTES].decode("utf-8", "replace")
+
+
+def _wait(state: tenacity.RetryCallState) -> float:
+    failure = state.outcome.exception() if state.outcome is not None else None
+    if isinstance(failure, AttemptError) and failure.wait is not None:
+        # Never sooner than asked, and not all callers at the same instant.
+        return failure.wait * random.uniform(1.0, 1.1)
+    backoff = tenacity.wait_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
+    return backoff(state) + random.uniform(0.0, FIRST_WAIT_SECONDS)
+
+
+def _parse(base_url: str) -> httpx.URL:
+    example = 'base_url="http://localhost:8000/v1"'
+    try:
+        url = httpx.URL(base_url)
+    except (httpx.InvalidURL, TypeError):
+        # Their text may quote a part of a password that holds a "/".
+        raise ConfigError(f"base_url is not an address. Write it like this: {example}") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"base_url begins with http:// or https:// and a host: {example}")
+    if url.query or url.fragment:
+        raise ConfigError(
+            "base_url has a part after ? or #, which would end up in logs. Leave it out; parameters that each request "
+            "needs go into http_client=httpx.AsyncClient(params={…})"
+        )
+    return url
+
+
+def _basic(url: httpx.URL) -> str:
+    return base64.b64encode(f"{url.username}:{url.password}".encode()).decode("ascii")
+
+
+def _authorization(url: httpx.URL, key: str | None, key_hint: str) -> str:
+    if key is None:
+        return f"Basic {_basic(url)}"
+    if url.userinfo:
+        raise ConfigError("base_url holds a name or password and there is a key too; only one of them can be sent")
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise AuthError(f"the key in {key_hint} has blanks or characters that no key has; copy it again")
+    return f"Bearer {key}"
+
+
+def _whole(max_retries: object) -> int:
+    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
+        raise ConfigError(f"max_retries is {max_retries!r}; it is a number from 0 on: max_retries=2")
+    return max_retries
+
+
+def _timeout(read: float | None, *, has_own: bool) -> httpx.Timeout | None:
+    if read is None and has_own:
+        return None
+    if read is None:
+        read = READ_SECONDS
+    given: object = read
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < math.inf:
+        raise ConfigError(f"timeout is {read!r}; it is the seconds a server may send nothing: timeout=120.0")
+    return httpx.Timeout(
+        read=read, connect=min(read, CONNECT_SECONDS), write=min(read, WRITE_SECONDS), pool=POOL_SECONDS
+    )
+
+
+def _all_sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, Mapping):
+        return {sendable(name): _all_sendable(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_all_sendable(item) for item in value]
+    return value
