@@ -1,0 +1,60 @@
+"""What the library asks of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict
+
+from alpineagents.messages import Reply, Request
+
+
+class Delta(BaseModel):
+    """
+    A part of a reply that is still arriving.
+
+    Attributes:
+        kind: `text` that a person reads, or `thinking`.
+        text: what came since the last one.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["text", "thinking"] = "text"
+    text: str
+
+
+Emit = Callable[[Delta], None]
+"""Where a Model hands over what arrives; it returns at once and never raises."""
+
+
+@runtime_checkable
+class Model(Protocol):
+    """
+    Anything that answers a request.
+
+    One Model serves many runs at the same time, so a request leaves nothing behind in it.
+
+    Attributes:
+        name: as history and lists show it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    async def respond(self, request: Request, *, emit: Emit | None = None) -> Reply:
+        """
+        Answer a request.
+
+        Args:
+            emit: called with each part of the reply as it arrives, where the caller wants to see it.
+
+        Raises:
+            ModelError: there is no reply, for a reason that the subclass names.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back what the Model holds open."""
+        ...
