@@ -217,7 +217,7 @@ class Agent:
         send, receive = anyio.create_memory_object_stream[Item](math.inf)
         stream = RunStream(state, receive)
         body_error: BaseException | None = None
-        async with anyio.create_task_group() as group:
+        async with receive, anyio.create_task_group() as group:
             group.start_soon(self._feed, stream, send)
             try:
                 yield stream

@@ -89,7 +89,7 @@ def fold(value: StateSnapshot, events: Iterable[Event], *, state_id: str = "") -
         EventOrderError: one of them cannot follow the ones before it.
 
     Example:
-        >>> from datetime import datetime
+        >>> from datetime import UTC, datetime
         >>> added = MessageAdded(revision=1, at=datetime.now(UTC), message=Message.user("Hello"))
         >>> fold(StateSnapshot(), [added]).messages[0].text
         'Hello'
