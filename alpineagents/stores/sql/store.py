@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sniffio
-import stamina
+import tenacity
 from sqlalchemy import URL, Row, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -256,8 +256,11 @@ class SQLStore(Store):
         if not database.is_open:
             with translated(place):
                 await database.open()
-        async for attempt in stamina.retry_context(
-            on=StoreUnavailableError, attempts=None, timeout=PATIENCE_SECONDS, wait_initial=0.05, wait_max=2.0
+        async for attempt in tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(StoreUnavailableError),
+            stop=tenacity.stop_after_delay(PATIENCE_SECONDS),
+            wait=tenacity.wait_random_exponential(multiplier=0.05, max=2.0),
+            reraise=True,
         ):
             with attempt, translated(place):
                 return await work(database)
