@@ -49,30 +49,31 @@ def storable(value: object, path: str) -> JsonValue:
 def _copy(value: object, path: str, depth: int) -> JsonValue:
     # Exact types only: an IntEnum or a str subclass would come back as a plain int or str.
     kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return value  # type: ignore[return-value]  # narrowed by identity of the type
-    if kind is int:
-        if not -_TOO_MANY_DIGITS < value < _TOO_MANY_DIGITS:  # type: ignore[operator]
+    if value is None or (isinstance(value, (str, bool)) and kind in (str, bool)):
+        return value
+    if isinstance(value, int) and kind is int:
+        if not -_TOO_MANY_DIGITS < value < _TOO_MANY_DIGITS:
             raise ValueNotStorableError(path, "is an integer of more than 4,299 digits: store it as a string in hex")
-        return value  # type: ignore[return-value]
-    if kind is float:
-        if not math.isfinite(value):  # type: ignore[arg-type]
+        return value
+    if isinstance(value, float) and kind is float:
+        if not math.isfinite(value):
             raise ValueNotStorableError(path, f"is {value!r}, which JSON has not: use None or a string")
-        return value  # type: ignore[return-value]
+        return value
     if depth >= MAX_DEPTH:
         raise ValueNotStorableError(path, f"is nested more than {MAX_DEPTH} deep, or holds itself")
-    if kind is dict:
-        copy: dict[str, JsonValue] = {}
-        for key, item in value.items():  # type: ignore[attr-defined]
-            if type(key) is not str:
-                raise ValueNotStorableError(
-                    f"{path}[{key!r}]", f"has a key of type {type(key).__name__}: JSON objects have string keys"
-                )
-            copy[key] = _copy(item, f"{path}[{key!r}]", depth + 1)
-        return copy
-    if kind is list:
-        return [_copy(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]  # type: ignore[arg-type]
+    if isinstance(value, dict) and kind is dict:
+        return {_key(key, path): _copy(item, f"{path}[{key!r}]", depth + 1) for key, item in value.items()}
+    if isinstance(value, list) and kind is list:
+        return [_copy(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
     raise ValueNotStorableError(path, f"is a {kind.__name__}, which JSON has not: use {_instead(value)}")
+
+
+def _key(key: object, path: str) -> str:
+    if isinstance(key, str) and type(key) is str:
+        return key
+    raise ValueNotStorableError(
+        f"{path}[{key!r}]", f"has a key of type {type(key).__name__}: JSON objects have string keys"
+    )
 
 
 def _instead(value: object) -> str:
