@@ -251,6 +251,8 @@ class Agent:
 
         if not state.messages and not state.pending_calls:
             raise ConfigError(f'{state!r} has no message to answer: state.add_message(Message.user("…"))')
+        if self.store is not None:
+            self.store.check_scope(state)
         await Run(self, state, tell).execute(body)
 
     async def think(self, state: State) -> Reply:

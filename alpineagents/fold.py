@@ -221,7 +221,8 @@ def _tool_started(draft: _Draft, event: ToolStarted) -> None:
         raise _RefusedError(f"the call {event.call_id!r} is not approved")
     if event.attempt != state.starts + 1:
         raise _RefusedError(f"the call {event.call_id!r} was started {state.starts} time(s) before")
-    draft.calls[event.call_id] = dataclasses.replace(state, starts=event.attempt)
+    # An approval counts for one start: what becomes of a call that died after it is decided anew.
+    draft.calls[event.call_id] = dataclasses.replace(state, starts=event.attempt, approval=None)
 
 
 def _tool_finished(draft: _Draft, event: ToolFinished) -> None:
@@ -245,8 +246,8 @@ def _tool_finished(draft: _Draft, event: ToolFinished) -> None:
 def _approval_requested(draft: _Draft, event: ApprovalRequested) -> None:
     _within_run(draft, event)
     state = _open_call(draft, event.call_id)
-    if state.approval is not None or state.starts:
-        raise _RefusedError(f"the call {event.call_id!r} was decided or started before")
+    if state.approval is not None:
+        raise _RefusedError(f"the call {event.call_id!r} waits for a decision or has one")
     draft.calls[event.call_id] = dataclasses.replace(state, approval="requested")
 
 

@@ -59,7 +59,8 @@ def repairs(value: StateSnapshot, tools: Mapping[str, Safety], on_unknown: OnUnk
     if value.requesting:
         yield ModelFailed, {"outcome": "interrupted", "message": "the process ended before the reply was saved"}
     for state in value.calls.values():
-        if state.result is not None or not state.starts or may_run_again(tools.get(state.call.name)):
+        decided = state.result is not None or state.approval is not None
+        if decided or not state.starts or may_run_again(tools.get(state.call.name)):
             continue
         if on_unknown == "report":
             yield ToolFinished, _result(state.call, "unknown", UNKNOWN)

@@ -8,6 +8,7 @@ what is `unsaved`, and says with `mark_saved` how far it came.
 from __future__ import annotations
 
 import re
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,6 +99,8 @@ class State:
         # The value after each unsaved Event, so that a save in the middle of them has nothing to compute.
         self._unsaved_values: dict[int, StateSnapshot] = {}
         self._append_id: str | None = None
+        # A sync tool may add an Event from its thread while the event loop adds another.
+        self._writing = threading.Lock()
         self.parent_id: str | None = None
         self.run_id: str | None = None
         if isinstance(messages, (str, Message)):
@@ -319,10 +322,11 @@ class State:
         Raises:
             EventOrderError: it cannot follow.
         """
-        event = kind(revision=self.revision + 1, at=datetime.now(UTC), run_id=self.run_id, **fields)
-        self._value = apply(self._value, event, state_id=self._id)
-        self._unsaved_values[event.revision] = self._value
-        self._history = self._history.adding(event)
+        with self._writing:
+            event = kind(revision=self.revision + 1, at=datetime.now(UTC), run_id=self.run_id, **fields)
+            self._value = apply(self._value, event, state_id=self._id)
+            self._unsaved_values[event.revision] = self._value
+            self._history = self._history.adding(event)
         return event
 
     def with_unique_ids(self, message: Message) -> Message:

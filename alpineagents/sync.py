@@ -11,8 +11,9 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from alpineagents.errors import SyncInsideLoopError
@@ -20,11 +21,14 @@ from alpineagents.shield import in_async_code
 
 T = TypeVar("T")
 
+CLOSE_SECONDS = 2.0
+
 
 class _Door:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
+        self.at_exit: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.thread = threading.Thread(target=self._run, name="alpineagents-sync", daemon=True)
         self.thread.start()
 
@@ -32,10 +36,21 @@ class _Door:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
+    async def _give_back(self) -> None:
+        for give_back in self.at_exit:
+            with suppress(Exception):
+                await give_back()
+        await self.loop.shutdown_asyncgens()
+
     def close(self) -> None:
-        if self.pid == os.getpid():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self.thread.join(timeout=1)
+        if self.pid != os.getpid():
+            return
+        # Bounded: a database that does not answer must not keep a process from ending.
+        wait([asyncio.run_coroutine_threadsafe(self._give_back(), self.loop)], timeout=CLOSE_SECONDS)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(timeout=CLOSE_SECONDS)
+        if not self.thread.is_alive():
+            self.loop.close()
 
 
 _lock = threading.Lock()
@@ -90,3 +105,9 @@ async def _settle(coroutine: Coroutine[Any, Any, T], outcome: Future[T]) -> None
         outcome.set_exception(error)
         if not isinstance(error, (Exception, asyncio.CancelledError)):
             raise
+
+
+def close_at_exit(give_back: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Have what was opened on the background loop closed when the process ends; elsewhere, do nothing."""
+    if _door is not None and asyncio.get_running_loop() is _door.loop:
+        _door.at_exit.append(give_back)

@@ -114,7 +114,7 @@ def _decide(agent: Agent, state: CallState, steps: list[Step]) -> dict[str, obje
         # Whatever was wrong, the tool was not entered.
         steps.append((ToolFinished, {"call_id": call.id, "outcome": "input_error", "content": checked.content}))
         return checked.error
-    if tool is not None and tool.needs_approval and state.approval is None:
+    if tool is not None and tool.needs_approval and state.approval is None and not state.starts:
         question = f"{call.name} is about to be called. Approve?"
         steps.append((ApprovalRequested, {"call_id": call.id, "digest": digest(call), "question": question}))
         return None

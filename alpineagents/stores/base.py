@@ -12,7 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import anyio.lowlevel
 
@@ -178,8 +178,13 @@ class Store:
 
         Raises:
             StateIdError: no State can have the id.
+            ConfigError: the key is of another namespace.
         """
-        return id if isinstance(id, StateKey) else StateKey(self.namespace, check_id(id))
+        if not isinstance(id, StateKey):
+            return StateKey(self.namespace, check_id(id))
+        if id.namespace != self.namespace:
+            raise ConfigError(f"this view sees the namespace {self.namespace!r}: store.scoped({id.namespace!r})")
+        return id
 
     def scoped(self, namespace: str) -> Self:
         """
@@ -191,6 +196,19 @@ class Store:
         view = copy.copy(self)
         view.namespace = check_namespace(namespace)
         return view
+
+    def check_scope(self, state: State) -> None:
+        """
+        Refuse a State of another namespace.
+
+        Raises:
+            ConfigError: it is one.
+        """
+        if state.namespace != self.namespace:
+            raise ConfigError(
+                f"State {state.id!r} is of namespace {state.namespace!r}, the store sees {self.namespace!r}: "
+                f"store.scoped({state.namespace!r})"
+            )
 
     async def save(self, state: State) -> int:
         """
@@ -216,11 +234,7 @@ class Store:
         Args:
             lease: the change of ownership; with None it stays as it is.
         """
-        if state.namespace != self.namespace:
-            raise ConfigError(
-                f"State {state.id!r} is of namespace {state.namespace!r}, the store of {self.namespace!r}: "
-                f"await store.scoped({state.namespace!r}).save(state)"
-            )
+        self.check_scope(state)
         if not state.history:
             raise ConfigError(
                 f"State {state.id!r} has nothing to save yet. Give it a message first: "
@@ -390,13 +404,15 @@ class Store:
         await self.aclose()
 
 
-def check_limit(limit: object) -> int:
+def check_listing(status: object, limit: object) -> int:
     """
     Return how many States a list may hold.
 
     Raises:
-        ConfigError: it is not a positive whole number.
+        ConfigError: the limit is not a positive whole number, or there is no such status.
     """
+    if status is not None and status not in get_args(Status):
+        raise ConfigError(f"{status!r} is no status: use one of {', '.join(map(repr, get_args(Status)))}")
     if type(limit) is not int or limit < 1:
         raise ConfigError(f"{limit!r} is not a number of States to list: await store.list(limit=50)")
     return limit

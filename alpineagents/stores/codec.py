@@ -102,7 +102,7 @@ def decode(row: EventRow, *, state_id: str = "") -> Event:
         raise EventFormatError(
             state_id,
             row.revision,
-            f"its version of {row.kind!r} is {row.version}, and this release reads up to {newest}: upgrade alpineagents",
+            f"its version of {row.kind!r} is {row.version}, this release reads up to {newest}: upgrade alpineagents",
         )
     try:
         if row.version == newest:

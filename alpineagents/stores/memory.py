@@ -4,16 +4,17 @@ A store in memory, for tests: the same rules and the same codec as the databases
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import anyio.lowlevel
 
-from alpineagents.errors import StateDamagedError, StateNotFoundError
+from alpineagents.errors import StateDamagedError, StateNotFoundError, StoreClosedError
 from alpineagents.events import Event
 from alpineagents.snapshot import Status
-from alpineagents.stores.base import Store, check_limit
+from alpineagents.stores.base import Store, check_listing
 from alpineagents.stores.codec import EventRow, ascii_json, decode, encode, from_json
 from alpineagents.stores.header import (
     Found,
@@ -54,6 +55,13 @@ class _Kept:
         landed = [row.revision for row in self.rows[expected:] if append_id and row.append_id == append_id]
         return Found(self.revision, self.created_at, self.owner(), landed[-1] if landed else None)
 
+    def add(self, rows: Sequence[EventRow], header: StateHeader, at: datetime) -> None:
+        self.rows += rows
+        self.status, self.first_message, self.updated_at = header.status, header.first_message, at
+        self.summary = ascii_json(header.summary)
+        if header.lease is not None:
+            self.hold(header.lease)
+
     def owner(self) -> str | None:
         alive = self.lease_until is not None and self.lease_until > datetime.now(UTC)
         return self.run_id if alive else None
@@ -62,6 +70,17 @@ class _Kept:
         given_up = lease.seconds <= 0
         self.run_id = None if given_up else lease.run_id
         self.lease_until = None if given_up else datetime.now(UTC) + timedelta(seconds=lease.seconds)
+
+
+class _Clock:
+    """The time of an append; no two have the same, so the order of a list is that of the appends."""
+
+    def __init__(self) -> None:
+        self._last = EPOCH
+
+    def __call__(self) -> datetime:
+        self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))
+        return self._last
 
 
 class MemoryStore(Store):
@@ -79,7 +98,10 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         self._kept: dict[StateKey, _Kept] = {}
-        self._updated_at = EPOCH
+        self._clock = _Clock()
+        # Threads that each have an event loop may share the store; nothing is awaited while it is held.
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._kept)} States)"
@@ -93,26 +115,21 @@ class MemoryStore(Store):
         header: StateHeader,
         append_id: str | None = None,
     ) -> int:
-        await anyio.lowlevel.checkpoint()
+        await self._enter()
         key = self.key(key)
         rows = [encode(event, append_id) for event in events]
-        kept = self._kept.get(key)
-        if kept is None and expected == 0:
-            kept = self._kept[key] = _Kept(header.created_at, header.parent_id)
-        elif kept is None or not kept.fits(expected, header):
-            found = None if kept is None else kept.found(expected, append_id)
-            return settle_refusal(key, expected, header, found)
-        kept.rows += rows
-        kept.status, kept.first_message = header.status, header.first_message
-        kept.summary = ascii_json(header.summary)
-        # Two appends never have the same time, so the order of a list is that of the appends.
-        self._updated_at = kept.updated_at = max(datetime.now(UTC), self._updated_at + timedelta(microseconds=1))
-        if header.lease is not None:
-            kept.hold(header.lease)
-        return kept.revision
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None and expected == 0:
+                kept = self._kept[key] = _Kept(header.created_at, header.parent_id)
+            elif kept is None or not kept.fits(expected, header):
+                found = None if kept is None else kept.found(expected, append_id)
+                return settle_refusal(key, expected, header, found)
+            kept.add(rows, header, self._clock())
+            return kept.revision
 
     async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
-        await anyio.lowlevel.checkpoint()
+        await self._enter()
         key = self.key(key)
         for place, row in enumerate(self._find(key).rows[after:until], start=after + 1):
             if row.revision != place:
@@ -120,35 +137,44 @@ class MemoryStore(Store):
             yield decode(row, state_id=key.id)
 
     async def delete(self, id: str | StateKey) -> None:
-        await anyio.lowlevel.checkpoint()
+        await self._enter()
         key = self.key(id)
         self._find(key)
         del self._kept[key]
 
     async def renew(self, key: str | StateKey, lease: Lease) -> bool:
-        await anyio.lowlevel.checkpoint()
+        await self._enter()
         kept = self._find(self.key(key))
-        if kept.run_id != lease.run_id:
-            return False
-        kept.hold(lease)
-        return True
+        with self._lock:
+            if kept.run_id != lease.run_id:
+                return False
+            kept.hold(lease)
+            return True
 
     async def info(self, id: str | StateKey) -> StateInfo:
-        await anyio.lowlevel.checkpoint()
+        await self._enter()
         key = self.key(id)
         return _info(key, self._find(key))
 
     async def list(
         self, *, status: Status | None = None, limit: int = 50, after: StateInfo | str | None = None
     ) -> StateInfos:
-        await anyio.lowlevel.checkpoint()
-        check_limit(limit)
+        await self._enter()
+        check_listing(status, limit)
         mine = [(key, kept) for key, kept in self._kept.items() if key.namespace == self.namespace]
         mine.sort(key=lambda item: (item[1].updated_at, item[0].id), reverse=True)
         if after is not None:
             last = after if isinstance(after, StateInfo) else await self.info(after)
             mine = [item for item in mine if (item[1].updated_at, item[0].id) < (last.updated_at, last.id)]
         return [_info(key, kept) for key, kept in mine if status in (None, kept.status)][:limit]
+
+    async def aclose(self) -> None:
+        self._closed.set()
+
+    async def _enter(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self._closed.is_set():
+            raise StoreClosedError(repr(self))
 
     def _find(self, key: StateKey) -> _Kept:
         kept = self._kept.get(key)

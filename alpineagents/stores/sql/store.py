@@ -27,7 +27,7 @@ from alpineagents.errors import (
 )
 from alpineagents.events import Event
 from alpineagents.snapshot import Status
-from alpineagents.stores.base import Store, check_limit
+from alpineagents.stores.base import Store, check_listing
 from alpineagents.stores.codec import decode, encode, from_json
 from alpineagents.stores.header import (
     Lease,
@@ -44,6 +44,7 @@ from alpineagents.stores.sql.database import Append, Database
 from alpineagents.stores.sql.errors import translated
 from alpineagents.stores.sql.migrate import async_url
 from alpineagents.stores.sql.tables import make_tables
+from alpineagents.sync import close_at_exit
 
 T = TypeVar("T")
 
@@ -95,6 +96,7 @@ class _Databases:
         if database is None:
             self._check_second_loop()
             database = self.by_loop[loop] = self._make()
+            close_at_exit(database.close)
         return database
 
     def _make(self) -> Database:
@@ -244,7 +246,7 @@ class SQLStore(Store):
             last = after if isinstance(after, StateInfo) else await self.info(after)
             at = last.updated_at.astimezone(UTC)
             found = found.where(tuple_(states.c.updated_at, states.c.id) < tuple_(at, last.id))
-        found = found.order_by(states.c.updated_at.desc(), states.c.id.desc()).limit(check_limit(limit))
+        found = found.order_by(states.c.updated_at.desc(), states.c.id.desc()).limit(check_listing(status, limit))
         return [_info(row) for row in await self._call(lambda database: database.rows(found))]
 
     async def aclose(self) -> None:
