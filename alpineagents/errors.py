@@ -32,8 +32,6 @@ Every error and warning of the library, sorted by what the caller can do about i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 class AlpineAgentsError(Exception):
     """The root of every error that this library raises on purpose."""
@@ -298,14 +296,25 @@ class ResumeWarning(UserWarning):
     """
     A loaded State is run by an Agent that differs from the one that saved it.
 
+    Made an error, it stops the run before anything is done: `warnings.simplefilter("error", ResumeWarning)`.
+
     Attributes:
-        changes: for each setting that differs, what it was and what it is.
+        changes: for each setting that differs (`name`, `model`, `system`, `tools`), what it was and what it is. Tools
+            are a digest by name, so that one added, one removed and one with another schema can be told apart.
     """
 
     def __init__(self, state_id: str, changes: dict[str, tuple[object, object]]) -> None:
         self.state_id, self.changes = state_id, changes
-        super().__init__(f"State {state_id!r} goes on with an Agent that differs in {_and(changes)}")
+        differences = ", ".join(_said(name, pair) for name, pair in changes.items())
+        super().__init__(f"State {state_id!r} goes on with an Agent that differs in {differences}")
 
 
-def _and(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
+def _said(name: str, pair: tuple[object, object]) -> str:
+    before, now = pair
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return name if name == "system" else f"{name} ({before!r} before, {now!r} now)"
+    added, removed = sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys())
+    changed = sorted(tool for tool in now.keys() & before.keys() if now[tool] != before[tool])
+    groups = (("added", added), ("removed", removed), ("changed", changed))
+    parts = [f"{what} {', '.join(names)}" for what, names in groups if names]
+    return f"{name} ({'; '.join(parts)})"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import uuid
+import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import anyio
 
-from alpineagents.errors import AlpineAgentsError, StateBusyError, StateConflictError, StateNotFoundError
+from alpineagents.errors import AlpineAgentsError, ResumeWarning, StateBusyError, StateConflictError, StateNotFoundError
 from alpineagents.events import Event, RunStarted, RunStopped
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
@@ -82,6 +83,7 @@ class Run:
         """
         if (other := current(self.state)) is not None:
             raise StateBusyError(self.state.id, other.id)
+        self._warn_of_another_agent()
         _runs[self.state] = self
         self.state.run_id = self.id
         failure: BaseException | None = None
@@ -97,6 +99,14 @@ class Run:
             self.state.run_id = None
         if failure := failure or self._lost:
             raise failure
+
+    def _warn_of_another_agent(self) -> None:
+        before, now = self.state.saved_by, self.agent.describe()
+        if before is not None and before != now:
+            pairs = {name: (getattr(before, name), getattr(now, name)) for name in type(now).model_fields}
+            changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+            warnings.warn(ResumeWarning(self.state.id, changes), stacklevel=2)
+        self.state.saved_by = None
 
     async def _claim(self) -> None:
         value = self.state.snapshot()

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from alpineagents import patch
 from alpineagents.errors import ConfigError, StateIdError
-from alpineagents.events import ContextChanged, DataChanged, Event, Finished, MessageAdded
+from alpineagents.events import AgentInfo, ContextChanged, DataChanged, Event, Finished, MessageAdded
 from alpineagents.fold import apply, fold
 from alpineagents.frozen import FrozenList
 from alpineagents.messages import Block, Message, TextBlock, ToolCall, ToolResultBlock
@@ -101,6 +101,8 @@ class State:
         self._append_id: str | None = None
         # A sync tool may add an Event from its thread while the event loop adds another.
         self._writing = threading.Lock()
+        # The Agent that saved a loaded State, until one has run it here.
+        self.saved_by: AgentInfo | None = None
         self.parent_id: str | None = None
         self.run_id: str | None = None
         if isinstance(messages, (str, Message)):
@@ -360,6 +362,7 @@ class State:
         state._history = FrozenList(history)
         state._value = state._saved_value = fold(StateSnapshot(), state._history, state_id=id)
         state.parent_id = parent_id
+        state.saved_by = state._value.agent
         return state
 
     def mark_saved(self, revision: int) -> None:
