@@ -60,9 +60,10 @@ async def test_as_an_error_it_stops_before_anything_runs() -> None:
     store = await saved_by(Agent(FakeModel(["Hi"])))
     model = FakeModel(["never"], name="other")
 
-    with warnings.catch_warnings(), pytest.raises(ResumeWarning):
+    with warnings.catch_warnings():
         warnings.simplefilter("error", ResumeWarning)
-        await Agent(model, store=store).resume("load", "Again")
+        with pytest.raises(ResumeWarning):
+            await Agent(model, store=store).resume("load", "Again")
 
     assert model.requests == []
     assert (await store.info("load")).revision == 5
