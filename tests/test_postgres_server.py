@@ -165,7 +165,8 @@ def pytest_that_holds(folder: Path, arguments: list[str]) -> Iterator[tuple[subp
         str(folder),
     ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {"PYTHONPATH": str(Path(__file__).parents[1]), "HOLD_FILE": str(hold_file)}
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment |= {"PYTHONPATH": path, "HOLD_FILE": str(hold_file)}
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             [*command, "--rootdir", str(folder), "-c", os.devnull],
