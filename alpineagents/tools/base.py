@@ -1,0 +1,356 @@
+"""The `tool` decorator, and what it makes of a function."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, Generic, Literal, Protocol, cast, overload
+
+from typing_extensions import ParamSpec, TypeVar
+
+from alpineagents.errors import ToolDefinitionError
+from alpineagents.messages import ToolSpec
+from alpineagents.tools.docstring import read_docstring
+from alpineagents.tools.schema import Arguments, describe_arguments
+from alpineagents.tools.signature import read_signature, takes_self
+
+P = ParamSpec("P", default=...)
+P2 = ParamSpec("P2")
+R = TypeVar("R", default=Any)
+R_co = TypeVar("R_co", default=Any, covariant=True)
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_FLAGS = ("read_only", "destructive", "idempotent", "open_world", "parallel", "transaction", "needs_approval")
+_COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
+
+
+@dataclass(frozen=True, repr=False)
+class Tool(Generic[P, R_co]):
+    """
+    A function that a model may call; `tool` makes it.
+
+    Calling it calls the function, with nothing in between, so tests need no agent. Taken from an object
+    (`files.read`) it belongs to that object, as a method does.
+
+    Attributes:
+        name: as the model knows it.
+        description: what the model is told of it; from the docstring.
+        function: the function or bound method itself.
+        is_async: whether it is awaited; any other tool runs in a worker thread.
+        read_only: it changes nothing, so it may run again after a crash.
+        destructive: it may remove or overwrite what was there.
+        idempotent: a second run with the same arguments changes nothing more, so it may run again after a crash.
+        open_world: it reaches out of the program, such as to the web.
+        parallel: it may run at the same time as other tools of one turn.
+        transaction: its effect and its result are saved together, or neither is.
+        needs_approval: a person is asked before each call.
+        spec: what a model is told.
+        arguments: the parameters, and how a model's arguments become Python values.
+        binding: whether the function waits for an object, for a class, or for nothing.
+    """
+
+    name: str
+    description: str
+    function: Callable[P, R_co]
+    read_only: bool
+    destructive: bool
+    idempotent: bool
+    open_world: bool
+    parallel: bool
+    transaction: bool
+    needs_approval: bool
+    binding: Literal["object", "class", "nothing"]
+    arguments: Arguments = field(compare=False)
+    spec: ToolSpec = field(init=False, compare=False)
+    is_async: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _refuse_contradictions(self)
+        spec = ToolSpec(name=self.name, description=self.description, parameters=self.arguments.schema)
+        made = {"spec": spec, "is_async": inspect.iscoroutinefunction(self.function), "__wrapped__": self.function}
+        copied = {name: getattr(self.function, name, None) for name in _COPIED}
+        for name, value in (made | copied).items():
+            object.__setattr__(self, name, value)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function itself: nothing is checked, recorded or put in a thread."""
+        return self.function(*args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Tool[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Tool[Concatenate[Any, P2], R_co], instance: object, owner: type | None = None
+    ) -> Tool[P2, R_co]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[Any, Any]:
+        if self.binding == "nothing" or (self.binding == "object" and instance is None):
+            return self
+        holder = (owner or type(instance)) if self.binding == "class" else instance
+        bound = types.MethodType(self.function, holder)
+        return dataclasses.replace(self, function=bound, binding="nothing")
+
+    def validate(self, args: Mapping[str, Any]) -> dict[str, object]:
+        """
+        Turn a model's arguments into the values that the function takes.
+
+        Raises:
+            ToolInputError: the arguments do not fit; the message is written for the model.
+
+        Example:
+            >>> @tool
+            ... def add(a: int, b: int = 1) -> int:
+            ...     return a + b
+            >>> add.validate({"a": "2"})
+            {'a': 2}
+        """
+        return self.arguments.validate(args)
+
+    def copy(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        needs_approval: bool | None = None,
+        parallel: bool | None = None,
+    ) -> Tool[P, R_co]:
+        """
+        Return the same tool under another name, or with other settings.
+
+        So can two objects of one class give their tools to one agent.
+
+        Raises:
+            ToolDefinitionError: no model takes this name.
+
+        Example:
+            >>> @tool
+            ... def read(path: str) -> str:
+            ...     return path
+            >>> read.copy(name="read_notes", needs_approval=True)
+            Tool(read_notes(path), needs_approval=True)
+        """
+        wanted = {"name": name, "description": description, "needs_approval": needs_approval, "parallel": parallel}
+        changes: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
+        if name is not None:
+            changes["arguments"] = dataclasses.replace(self.arguments, tool_name=_checked(name, self.function))
+        return dataclasses.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        flags = [f"{flag}={getattr(self, flag)}" for flag in _FLAGS if getattr(self, flag) != (flag == "parallel")]
+        names = ", ".join(cast("dict[str, Any]", self.arguments.schema["properties"]))
+        return f"Tool({', '.join([f'{self.name}({names})', *flags])})"
+
+
+class _Decorator(Protocol):
+    def __call__(self, function: Callable[P2, R], /) -> Tool[P2, R]: ...
+
+
+@overload
+def tool(
+    function: Callable[P2, R],
+    /,
+    *,
+    read_only: bool = ...,
+    destructive: bool = ...,
+    idempotent: bool = ...,
+    open_world: bool = ...,
+    parallel: bool = ...,
+    transaction: bool = ...,
+    needs_approval: bool = ...,
+    name: str | None = ...,
+    description: str | None = ...,
+) -> Tool[P2, R]: ...
+@overload
+def tool(
+    *,
+    read_only: bool = ...,
+    destructive: bool = ...,
+    idempotent: bool = ...,
+    open_world: bool = ...,
+    parallel: bool = ...,
+    transaction: bool = ...,
+    needs_approval: bool = ...,
+    name: str | None = ...,
+    description: str | None = ...,
+) -> _Decorator: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    read_only: bool = False,
+    destructive: bool = False,
+    idempotent: bool = False,
+    open_world: bool = False,
+    parallel: bool = True,
+    transaction: bool = False,
+    needs_approval: bool = False,
+    name: str | None = None,
+    description: str | None = None,
+) -> Any:
+    """
+    Make a tool of a function or method, sync or async.
+
+    Its type hints say what a model may give, its docstring what it does and what each parameter means. Without a
+    docstring the model has names and types to go by, which is enough for many a tool.
+
+    Args:
+        function: what to make a tool of.
+        read_only: it changes nothing.
+        destructive: it may remove or overwrite what was there.
+        idempotent: a second run with the same arguments changes nothing more.
+        open_world: it reaches out of the program.
+        parallel: it may run at the same time as other tools.
+        transaction: its effect and its result are saved together; for async functions only.
+        needs_approval: a person is asked before each call.
+        name: as the model knows it, instead of the function's own.
+        description: instead of what the docstring says.
+
+    Raises:
+        ToolDefinitionError: a model cannot be told how to call it; the message shows the line to write.
+
+    Example:
+        >>> @tool(read_only=True)
+        ... def height(mountain: str, unit: str = "m") -> str:
+        ...     "Say how high a mountain is."
+        ...     return f"{mountain}: 4478 {unit}"
+        >>> height
+        Tool(height(mountain, unit), read_only=True)
+        >>> height("Matterhorn")
+        'Matterhorn: 4478 m'
+    """
+    values = (read_only, destructive, idempotent, open_world, parallel, transaction, needs_approval)
+    flags = dict(zip(_FLAGS, values, strict=True))
+
+    def decorate(decorated: object) -> Tool[..., Any]:
+        return _make(decorated, flags, name, description)
+
+    return decorate if function is None else decorate(function)
+
+
+def as_tool(value: object) -> Tool:
+    """
+    Return a tool as it is, and a plain function or bound method as a tool.
+
+    Raises:
+        ToolDefinitionError: it is something else, or a method without its object.
+
+    Example:
+        >>> def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> as_tool(add)
+        Tool(add(a, b))
+    """
+    made: Tool
+    if isinstance(value, types.MethodType) and isinstance(value.__func__, Tool):
+        made = value.__func__.__get__(value.__self__)  # of `@classmethod` over `@tool`
+    else:
+        made = (
+            value
+            if isinstance(value, Tool)
+            else _make(value, dict.fromkeys(_FLAGS, False) | {"parallel": True}, None, None)
+        )
+    if made.binding != "nothing":
+        owner, _, method = made.function.__qualname__.rpartition(".")
+        raise ToolDefinitionError(
+            f"tool {made.name!r} is a method without an object. "
+            f"Take it from one: tools=[{owner.split('.')[-1]}(…).{method}]"
+        )
+    return made
+
+
+def toolbox(tools: Iterable[object]) -> dict[str, Tool]:
+    """
+    Return tools by name, functions among them made into tools.
+
+    Raises:
+        ToolDefinitionError: two have the same name, or one cannot be a tool.
+    """
+    if isinstance(tools, (Tool, str, Mapping)) or not isinstance(tools, Iterable):
+        raise ToolDefinitionError(
+            f"tools is a list of tools or functions, not {_kind(tools)}: tools=[read_file, search]"
+        )
+    box: dict[str, Tool] = {}
+    for value in tools:
+        made = as_tool(value)
+        if made.name in box:
+            first, second = _place(box[made.name]), _place(made)
+            raise ToolDefinitionError(
+                f"two tools are named {made.name!r}: {first} and {second}. "
+                f'Give one another name: {made.name}.copy(name="{made.name[:60]}_2")'
+            )
+        box[made.name] = made
+    return box
+
+
+def _make(value: object, flags: Mapping[str, bool], name: str | None, description: str | None) -> Tool[..., Any]:
+    binding: Literal["object", "class", "nothing"] | None = None
+    if isinstance(value, (staticmethod, classmethod)):
+        binding = "class" if isinstance(value, classmethod) else "nothing"
+        value = value.__func__
+    function = _function(value)
+    if binding is None:
+        binding = "object" if takes_self(function) else "nothing"
+    used = _checked(function.__name__ if name is None else name, function)
+    signature = read_signature(function, used, drop_first=binding != "nothing")
+    described = read_docstring(function.__doc__, [parameter.name for parameter in signature.parameters])
+    return Tool(
+        name=used,
+        description=described.text if description is None else description,
+        function=function,
+        binding=binding,
+        arguments=describe_arguments(used, signature, described),
+        **flags,
+    )
+
+
+def _function(value: object) -> Callable[..., Any]:
+    if isinstance(value, Tool):
+        raise ToolDefinitionError(f"{value!r} is a tool already. For another name: {value.name}.copy(name=…)")
+    if not isinstance(value, (types.FunctionType, types.MethodType)):
+        raise ToolDefinitionError(
+            f"a tool is a function or a method, not {_kind(value)}. Write one around it:\n"
+            "@tool\ndef look_up(word: str) -> str: ..."
+        )
+    if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+        raise ToolDefinitionError(
+            f"{value.__name__!r} yields, but a tool gives one result. Collect the items and write: return items"
+        )
+    return value
+
+
+def _checked(name: object, function: Callable[..., Any]) -> str:
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    where = getattr(function, "__qualname__", repr(function))
+    raise ToolDefinitionError(
+        f"{name!r} cannot be the name of a tool ({where}): models take 1 to 64 letters (a-z, A-Z), digits, '_' "
+        "and '-'. Give it one: @tool(name=\"look_up\")"
+    )
+
+
+def _refuse_contradictions(made: Tool[Any, Any]) -> None:
+    if not isinstance(made.description, str):
+        raise ToolDefinitionError(f'the description of tool {made.name!r} is a text: tool(description="Read a file.")')
+    if made.read_only and made.destructive:
+        raise ToolDefinitionError(
+            f"tool {made.name!r} cannot be both read_only and destructive. Keep one: @tool(destructive=True)"
+        )
+    if made.transaction and not inspect.iscoroutinefunction(made.function):
+        raise ToolDefinitionError(
+            f"tool {made.name!r} has transaction=True, so it shares a connection with the event loop: "
+            f"async def {made.function.__name__}(…)"
+        )
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"a {type(value).__name__}"
+
+
+def _place(made: Tool) -> str:
+    function = made.function
+    return f"{function.__module__}.{function.__qualname__}"
