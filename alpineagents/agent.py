@@ -93,6 +93,12 @@ class Agent:
             raise ConfigError(f'{model!r:.80} is not a model: Agent("claude-sonnet-5"), or an object with `respond`')
         self.system = system
         self.tools: Mapping[str, Tool] = MappingProxyType(toolbox(tools))
+        for tool in self.tools.values():
+            if tool.transaction and (store is None or not store.has_transactions):
+                raise ConfigError(
+                    f"{tool.name!r} is a transaction tool, so its result must be kept in a database on disk: "
+                    'Agent(model, tools=[…], store=SQLStore("agents.db"))'
+                )
         self.loop = loop
         self.store = store
         self.reporter = reporter

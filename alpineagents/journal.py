@@ -8,18 +8,25 @@ that another run has taken the State, and this one must do nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from alpineagents.errors import StateBusyError, StateConflictError
+from alpineagents.errors import AlpineAgentsError, StateBusyError, StateConflictError, StoreUnavailableError
 from alpineagents.events import Event, is_inbox
 from alpineagents.repair import Step
 from alpineagents.shield import settled
 from alpineagents.state import EventT, State
 from alpineagents.stores.base import Store
 from alpineagents.stores.header import Lease, StateKey, header_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+
+Append = Callable[..., Awaitable[int]]
+"""`Store.append`, or that of a transaction."""
 
 
 class Journal:
@@ -72,6 +79,47 @@ class Journal:
             if self.state.saved_revision < wanted or self._store is None:
                 await settled(self._write)
 
+    async def transact(self, work: Callable[[AsyncConnection], Awaitable[Iterable[Step]]]) -> None:
+        """
+        Await the work inside a transaction, and save what it returns in the same one: both are kept, or neither.
+
+        Raises:
+            Exception: whatever the work raised; nothing of it is kept.
+            StateConflictError: another run has taken the State; nothing is kept.
+        """
+        assert self._store is not None
+        async with self._writing:
+            try:
+                async with self._store.transaction() as transaction:
+                    for kind, fields in await work(transaction.connection):
+                        self.add(kind, **fields)
+                    landed = await settled(lambda: self._append_with(transaction.append))
+            except BaseException as error:
+                # A commit that was cancelled, or whose acknowledgement was lost, has happened or not; the store knows.
+                if not await settled(self._has_landed):
+                    self.state.drop_unsaved(self.run_id)
+                    raise
+                landed = self.state.revision
+                if not isinstance(error, StoreUnavailableError):
+                    self._mark(landed)
+                    raise
+            self._mark(landed)
+
+    async def _has_landed(self) -> bool:
+        assert self._store is not None
+        unsaved = self.state.unsaved
+        if not unsaved:
+            return False
+        try:
+            stored = [event async for event in self._store.read(self._key, after=self.state.saved_revision)]
+        except AlpineAgentsError:
+            return False
+        return tuple(stored[: len(unsaved)]) == unsaved
+
+    def _mark(self, landed: int) -> None:
+        self.state.mark_saved(landed)
+        self._tell()
+
     async def renew(self) -> None:
         """
         Hold the State for longer, and take in what came in meanwhile.
@@ -82,7 +130,7 @@ class Journal:
         if self._store is None:
             return
         if not await self._store.renew(self._key, Lease(self.run_id, self._lease)):
-            self._lose((await self._store.info(self._key)).revision)
+            self._lose(await self._store_revision())
         if (await self._store.info(self._key)).revision > self.state.saved_revision:
             async with self._writing:
                 await settled(self._take_in)
@@ -91,14 +139,19 @@ class Journal:
         if self.lost is not None:
             raise self.lost
         if self._store is None:
-            self.state.mark_saved(self.state.revision)
-        while self._store is not None and (unsaved := self.state.unsaved):
+            self._mark(self.state.revision)
+        elif self.state.unsaved:
+            self._mark(await self._append_with(self._store.append))
+
+    async def _append_with(self, append: Append) -> int:
+        """Append what is unsaved, behind whatever came in meanwhile."""
+        while True:
             value = self.state.snapshot()
             seconds = self._lease if value.run_id == self.run_id else 0.0
             header = header_of(value, parent_id=self.state.parent_id, lease=Lease(self.run_id, seconds))
-            expected = self.state.saved_revision
+            unsaved, expected = self.state.unsaved, self.state.saved_revision
             try:
-                landed = await self._store.append(
+                landed = await append(
                     self._key, unsaved, expected=expected, header=header, append_id=self.state.append_id
                 )
             except StateConflictError:
@@ -106,18 +159,21 @@ class Journal:
             except StateBusyError as error:
                 if not self._claimed:
                     raise
-                self._lose((await self._store.info(self._key)).revision, error)
+                self._lose(await self._store_revision(), error)
             else:
                 self._claimed = True
-                self.state.mark_saved(landed)
-        self._tell()
+                return landed
+
+    async def _store_revision(self) -> int:
+        assert self._store is not None
+        return (await self._store.info(self._key)).revision
 
     async def _take_in(self) -> None:
         assert self._store is not None
         revision = self.state.saved_revision
         between = [event async for event in self._store.read(self._key, after=revision)]
         if not between or not all(is_inbox(event) for event in between):
-            self._lose((await self._store.info(self._key)).revision)
+            self._lose(await self._store_revision())
         self.state.take_in(between)
 
     def _lose(self, actual: int, cause: Exception | None = None) -> None:

@@ -17,10 +17,12 @@ from alpineagents.models.base import Delta
 from alpineagents.repair import Step
 from alpineagents.runner import ERROR_LENGTH, Run
 from alpineagents.snapshot import CallState
-from alpineagents.tools import ToolContext, ToolResult, check, execute
+from alpineagents.tools import Tool, ToolContext, ToolResult, check, execute
 from alpineagents.usage import Usage
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
     from alpineagents.agent import Agent
 
 
@@ -130,7 +132,8 @@ def _groups(agent: Agent, ready: Iterable[Ready]) -> Iterator[list[Ready]]:
     """Keep the order asked: calls that may run together do so, one that may not runs alone."""
     group: list[Ready] = []
     for item in ready:
-        if agent.tools[item[0].call.name].parallel:
+        tool = agent.tools[item[0].call.name]
+        if tool.parallel and not tool.transaction:
             group.append(item)
             continue
         if group:
@@ -147,11 +150,13 @@ async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
     failures: list[Exception] = []
 
     async def make(state: CallState, args: dict[str, object]) -> None:
+        tool = agent.tools[state.call.name]
         try:
-            result = await execute(agent.tools[state.call.name], state.call, _context(run, state), args)
-            await run.journal.record(
-                ToolFinished, call_id=state.call.id, outcome=result.outcome, content=result.content
-            )
+            if tool.transaction:
+                result = await _make_in_transaction(tool, run, state, args)
+            else:
+                result = await execute(tool, state.call, _context(run, state), args)
+                await run.journal.record_all([_finished(state, result)])
             if result.error is not None:
                 failures.append(result.error)
         except Exception as error:  # noqa: BLE001
@@ -165,6 +170,30 @@ async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
     _raise_first(failures)
 
 
+class _UndoneError(Exception):
+    """Rolls back what a tool did whose call has no good result."""
+
+
+async def _make_in_transaction(tool: Tool, run: Run, state: CallState, args: dict[str, object]) -> ToolResult:
+    results: list[ToolResult] = []
+
+    async def work(connection: AsyncConnection) -> list[Step]:
+        results.append(await execute(tool, state.call, _context(run, state, connection), args))
+        if results[0].outcome != "ok":
+            raise _UndoneError
+        return [_finished(state, results[0])]
+
+    try:
+        await run.journal.transact(work)
+    except _UndoneError:
+        await run.journal.record_all([_finished(state, results[0])])
+    return results[0]
+
+
+def _finished(state: CallState, result: ToolResult) -> Step:
+    return ToolFinished, {"call_id": state.call.id, "outcome": result.outcome, "content": result.content}
+
+
 def _raise_first(failures: list[Exception]) -> None:
     for other in failures[1:]:
         failures[0].add_note(f"and another call failed with {type(other).__name__}: {other}")
@@ -172,7 +201,7 @@ def _raise_first(failures: list[Exception]) -> None:
         raise failures[0]
 
 
-def _context(run: Run, state: CallState) -> ToolContext:
+def _context(run: Run, state: CallState, connection: AsyncConnection | None = None) -> ToolContext:
     return ToolContext(
         state_id=run.state.id,
         run_id=run.id,
@@ -181,4 +210,5 @@ def _context(run: Run, state: CallState) -> ToolContext:
         attempt=state.starts + 1,
         idempotency_key=f"{run.state.id}-{state.call.id}",
         state=run.state,
+        connection=connection,
     )

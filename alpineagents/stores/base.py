@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Protocol, Self, get_args
 
 import anyio.lowlevel
 
@@ -43,6 +44,33 @@ from alpineagents.stores.header import (
 )
 from alpineagents.sync import run_sync
 
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+
+class Transaction(Protocol):
+    """
+    A transaction that goes on.
+
+    Attributes:
+        connection: an `AsyncConnection` of SQLAlchemy inside it.
+    """
+
+    @property
+    def connection(self) -> AsyncConnection: ...
+
+    async def append(
+        self,
+        key: StateKey,
+        events: Sequence[Event],
+        *,
+        expected: int,
+        header: StateHeader,
+        append_id: str | None = None,
+    ) -> int:
+        """Do what `Store.append` does; it lasts if the transaction does."""
+        ...
+
 
 class Store:
     """
@@ -61,6 +89,9 @@ class Store:
     """
 
     namespace: str = ""
+
+    has_transactions: bool = False
+    """Whether `transaction` works, so that tools made with `@tool(transaction=True)` can be used."""
 
     # -------------------------------------------------------------------------------------------- what a backend does
 
@@ -166,6 +197,15 @@ class Store:
             Whether the run still owns it. A backend that keeps no leases says True: the revision guards it anyway.
         """
         return True
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """
+        Open a transaction for a tool's own statements and the append of its result: both are kept, or neither.
+
+        Raises:
+            StoreFeatureError: the store is no SQL database.
+        """
+        raise StoreFeatureError(type(self).__name__, "transaction")
 
     async def aclose(self) -> None:
         """Give back all that the store holds open."""

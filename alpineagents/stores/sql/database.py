@@ -8,13 +8,14 @@ The hot statements go to the driver itself, taken out of SQLAlchemy's pool; all 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 from sqlalchemy import Executable, Row, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow, ascii_json
@@ -23,6 +24,8 @@ from alpineagents.stores.sql.migrate import ensure
 from alpineagents.stores.sql.tables import Tables
 
 Params = Mapping[str, object]
+
+ENDED = "the tool ended the transaction of its result itself: leave commit and rollback to the library"
 
 
 class Statement:
@@ -132,6 +135,42 @@ class Database(abc.ABC):
         Returns:
             The new revision; else what was found where it did not fit, None for no such State.
         """
+
+    @abc.abstractmethod
+    async def append_in(self, connection: AsyncConnection, append: Append) -> int | Found | None:
+        """Do what `append` does, in the transaction of the connection."""
+
+    @abc.abstractmethod
+    async def begin(self, connection: AsyncConnection) -> None:
+        """Begin a transaction that the connection's owner ends."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """
+        Open a transaction and commit it at the end of the block; roll it back on any exception.
+
+        A connection whose block was left by an exception is thrown away: a statement of the block's may still be on its
+        way to it.
+        """
+        connection = self.engine.connect()
+        await settled(connection.start)
+        try:
+            await settled(lambda: self.begin(connection))
+            yield connection
+            await settled(lambda: self.commit(connection))
+        except BaseException:
+            await settled(lambda: self._throw_away(connection))
+            raise
+        finally:
+            await settled(connection.close)
+
+    @abc.abstractmethod
+    async def commit(self, connection: AsyncConnection) -> None:
+        """Commit what `begin` began."""
+
+    async def _throw_away(self, connection: AsyncConnection) -> None:
+        if not connection.invalidated:
+            await connection.invalidate()
 
     @abc.abstractmethod
     async def renew(self, params: Params) -> bool:

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import asyncpg
 from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import INSERT_STATE, UPDATE_STATE, Append, Database, Params
+from alpineagents.stores.sql.database import ENDED, INSERT_STATE, UPDATE_STATE, Append, Database, Params
 
 T = TypeVar("T")
 
@@ -53,6 +54,24 @@ class PostgresDatabase(Database):
         )
 
     async def append(self, append: Append) -> int | Found | None:
+        return await self._on_driver(self._writer(append))
+
+    async def append_in(self, connection: AsyncConnection, append: Append) -> int | Found | None:
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None
+        if not driver.is_in_transaction():
+            raise StoreError(ENDED)
+        return await self._writer(append)(driver)
+
+    async def begin(self, connection: AsyncConnection) -> None:
+        await connection.begin()
+        # SQLAlchemy begins at the first statement; the append does not go through it.
+        await connection.exec_driver_sql("SELECT 1")
+
+    async def commit(self, connection: AsyncConnection) -> None:
+        await connection.commit()
+
+    def _writer(self, append: Append) -> Callable[[asyncpg.Connection], Awaitable[int | Found | None]]:
         params = append.params()
         columns = list(zip(*append.rows, strict=True))
         names = ("revisions", "kinds", "versions", "ats", "run_ids", "append_ids", "payloads")
@@ -67,7 +86,7 @@ class PostgresDatabase(Database):
             found = await driver.fetchrow(self._found.sql, *find_args)
             return None if found is None else Found(*found)
 
-        return await self._on_driver(write)
+        return write
 
     async def renew(self, params: Params) -> bool:
         args = self._renew.args(params)

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, StaticPool, event
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import Append, Database, Params
+from alpineagents.stores.sql.database import ENDED, Append, Database, Params
 
 T = TypeVar("T")
 
@@ -63,6 +64,31 @@ class SQLiteDatabase(Database):
         self._head = self.statement("SELECT revision FROM {states} WHERE namespace = :namespace AND id = :id")
 
     async def append(self, append: Append) -> int | Found | None:
+        return await self._transaction(self._writer(append))
+
+    async def append_in(self, connection: AsyncConnection, append: Append) -> int | Found | None:
+        write = self._writer(append)
+
+        def within(db: sqlite3.Connection) -> int | Found | None:
+            if not db.in_transaction:
+                raise StoreError(ENDED)
+            return write(db)
+
+        return await _on_thread_of(connection, within)
+
+    async def begin(self, connection: AsyncConnection) -> None:
+        await _on_thread_of(connection, lambda db: db.execute("BEGIN IMMEDIATE"))
+
+    async def commit(self, connection: AsyncConnection) -> None:
+        await _on_thread_of(connection, lambda db: db.execute("COMMIT"))
+
+    async def _throw_away(self, connection: AsyncConnection) -> None:
+        # The connection of a database in memory is the database, so it is kept.
+        await _on_thread_of(connection, lambda db: db.rollback())
+        if not isinstance(self.engine.pool, StaticPool):
+            await super()._throw_away(connection)
+
+    def _writer(self, append: Append) -> Callable[[sqlite3.Connection], int | Found | None]:
         params = append.params()
         params["created_at"] = _to_text(append.header.created_at)
         params["updated_at"] = _to_text(datetime.now(UTC))
@@ -81,7 +107,7 @@ class SQLiteDatabase(Database):
             found = db.execute(self._found.sql, find_args).fetchone()
             return found and Found(found[0], _from_text(found[1]), found[2], found[3])
 
-        return await self._transaction(write)
+        return write
 
     async def renew(self, params: Params) -> bool:
         args = self._renew.args(params)
@@ -125,12 +151,16 @@ class SQLiteDatabase(Database):
     async def _on_thread(self, function: Callable[[sqlite3.Connection], T]) -> T:
         async def hop() -> T:
             async with self.engine.connect() as connection:
-                driver = (await connection.get_raw_connection()).driver_connection
-                assert driver is not None
-                result: T = await driver._execute(function, driver._conn)  # aiosqlite has no other way
-                return result
+                return await _on_thread_of(connection, function)
 
         return await settled(hop)
+
+
+async def _on_thread_of(connection: AsyncConnection, function: Callable[[sqlite3.Connection], T]) -> T:
+    driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
+    result: T = await driver._execute(function, driver._conn)  # aiosqlite has no other way
+    return result
 
 
 def _to_text(at: datetime) -> str:

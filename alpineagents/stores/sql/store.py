@@ -8,6 +8,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import sniffio
 import tenacity
 from sqlalchemy import URL, Row, select, tuple_
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from alpineagents.errors import (
     ConfigError,
@@ -75,6 +76,10 @@ class _Databases:
         return self.target.url if isinstance(self.target, AsyncEngine) else self.target
 
     @property
+    def in_memory(self) -> bool:
+        return self.url.get_backend_name() == "sqlite" and self.url.database in (None, "", ":memory:")
+
+    @property
     def place(self) -> str:
         url = self.url
         if url.get_backend_name() == "sqlite":
@@ -113,7 +118,7 @@ class _Databases:
                 "the AsyncEngine of this SQLStore belongs to another event loop. Give the store a URL instead, "
                 'SQLStore("postgresql://…"), and it opens connections of its own in each loop'
             )
-        if self.url.get_backend_name() == "sqlite" and self.url.database in (None, "", ":memory:"):
+        if self.in_memory:
             raise StoreError(
                 "a SQLite database in memory lives in the event loop that made it, and this is another. "
                 'Use a file: SQLStore("agents.db")'
@@ -174,13 +179,15 @@ class SQLStore(Store):
             raise ConfigError(f"schema={schema!r} is for Postgres only, and has letters, digits and '_'")
         wanted = backend == "sqlite" if migrate is None else migrate
         self._databases = _Databases(where, schema, wanted)
+        # The one connection of a database in memory serves all at once, so no transaction can be left open in it.
+        self.has_transactions = not self._databases.in_memory
 
     def __repr__(self) -> str:
         scope = f", namespace={self.namespace!r}" if self.namespace else ""
         return f"SQLStore({self._databases.place!r}{scope})"
 
     async def __aenter__(self) -> SQLStore:
-        await self._call(_nothing)
+        await self._call(_itself)
         return self
 
     async def append(
@@ -196,6 +203,15 @@ class SQLStore(Store):
         append = Append(key, [encode(event, append_id) for event in events], expected, header, append_id)
         outcome = await self._call(lambda database: database.append(append))
         return outcome if isinstance(outcome, int) else settle_refusal(key, expected, header, outcome)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[SQLTransaction]:
+        if not self.has_transactions:
+            raise StoreError(f'{self!r} cannot keep a transaction open: use a file, SQLStore("agents.db")')
+        with translated(self._databases.place):
+            database = await self._call(_itself)
+            async with database.transaction() as connection:
+                yield SQLTransaction(self, database, connection)
 
     async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
         key = self.key(key)
@@ -269,8 +285,36 @@ class SQLStore(Store):
         raise AssertionError("the last attempt raises")
 
 
-async def _nothing(_database: Database) -> None:
-    pass
+class SQLTransaction:
+    """
+    A transaction that goes on.
+
+    Attributes:
+        connection: the connection that it goes on in.
+    """
+
+    def __init__(self, store: SQLStore, database: Database, connection: AsyncConnection) -> None:
+        self.connection = connection
+        self._store, self._database = store, database
+
+    async def append(
+        self,
+        key: StateKey,
+        events: Sequence[Event],
+        *,
+        expected: int,
+        header: StateHeader,
+        append_id: str | None = None,
+    ) -> int:
+        """Do what `SQLStore.append` does; it lasts if the transaction does."""
+        key = self._store.key(key)
+        append = Append(key, [encode(event, append_id) for event in events], expected, header, append_id)
+        outcome = await self._database.append_in(self.connection, append)
+        return outcome if isinstance(outcome, int) else settle_refusal(key, expected, header, outcome)
+
+
+async def _itself(database: Database) -> Database:
+    return database
 
 
 def _info(row: Row[Any]) -> StateInfo:
