@@ -265,6 +265,12 @@ class SQLStore(Store):
         found = found.order_by(states.c.updated_at.desc(), states.c.id.desc()).limit(check_listing(status, limit))
         return [_info(row) for row in await self._call(lambda database: database.rows(found))]
 
+    async def namespaces(self) -> Sequence[str]:
+        """Return every namespace that has States, for who looks after the whole database."""
+        states = self._databases.tables.states
+        found = select(states.c.namespace).distinct().order_by(states.c.namespace)
+        return [row.namespace for row in await self._call(lambda database: database.rows(found))]
+
     async def aclose(self) -> None:
         await self._databases.aclose()
 
