@@ -67,7 +67,7 @@ def _of_postgres(error: asyncpg.PostgresError, place: str) -> StoreError:
     state = error.sqlstate or ""
     if state == _NO_TABLE:
         return StoreSchemaError(f"{place} has no tables of alpineagents: run `alpineagents db upgrade`")
-    if state.startswith(("08", "53", "57", "40", "3D", "28")):
+    if state.startswith(("08", "53", "55", "57", "40", "3D", "28")):
         return StoreUnavailableError(f"{place} cannot be used now: {_short(error)}")
     return StoreError(f"{place} failed: {_short(error)}")
 
