@@ -43,8 +43,8 @@ from alpineagents.stores.header import (
 from alpineagents.stores.sql import postgres, sqlite
 from alpineagents.stores.sql.database import Append, Database
 from alpineagents.stores.sql.errors import translated
-from alpineagents.stores.sql.migrate import async_url
 from alpineagents.stores.sql.tables import make_tables
+from alpineagents.stores.sql.urls import async_url, place
 from alpineagents.sync import close_at_exit
 
 T = TypeVar("T")
@@ -81,10 +81,7 @@ class _Databases:
 
     @property
     def place(self) -> str:
-        url = self.url
-        if url.get_backend_name() == "sqlite":
-            return url.database or ":memory:"
-        return url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+        return place(self.url)
 
     def here(self) -> Database:
         if self.closed:
