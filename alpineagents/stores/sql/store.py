@@ -29,7 +29,7 @@ from alpineagents.errors import (
 from alpineagents.events import Event
 from alpineagents.snapshot import Status
 from alpineagents.stores.base import Store, check_listing
-from alpineagents.stores.codec import decode, encode, from_json
+from alpineagents.stores.codec import decode_all, encode, from_json
 from alpineagents.stores.header import (
     Lease,
     StateHeader,
@@ -216,15 +216,17 @@ class SQLStore(Store):
             head, rows = await self._page(key, after, until)
             if head is None:
                 raise StateNotFoundError(key.id)
-            for row in rows:
-                if row.revision != after + 1:
-                    break
-                yield decode(row, state_id=key.id)
-                after = row.revision
-            end = head if until is None else min(head, until)
-            if after >= end:
+            # Behind a row that is missing, none stands at its place.
+            gapless = [row for place, row in enumerate(rows, start=after + 1) if row.revision == place]
+            events, damage = decode_all(gapless, state_id=key.id)
+            for event in events:
+                yield event
+            if damage is not None:
+                raise damage
+            after += len(gapless)
+            if after >= (head if until is None else min(head, until)):
                 return
-            if not rows or rows[-1].revision != after:
+            if len(gapless) < len(rows) or not rows:
                 raise StateDamagedError(key.id, after + 1, f"its row is missing, where the State is at revision {head}")
 
     async def _page(self, key: StateKey, after: int, until: int | None) -> tuple[int | None, list[Any]]:
