@@ -1,0 +1,5 @@
+"""`python -m alpineagents` is the command `alpineagents`."""
+
+from alpineagents.cli import main
+
+main()
