@@ -1,0 +1,115 @@
+"""The places where States are kept, and ways to get at what lies in them without the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from alpineagents import MemoryStore, Message, SQLStore, State, StateKey, Store
+
+HEADER_COLUMNS = ("status", "first_message", "summary", "updated_at")
+
+
+@dataclass
+class Backend:
+    """
+    A place where States are kept.
+
+    Attributes:
+        url: how a SQLStore is told of it; None for a store in memory.
+    """
+
+    name: str
+    url: str | None
+
+    @property
+    def is_sql(self) -> bool:
+        return self.url is not None
+
+    def open(self) -> Store:
+        """Return a new store on this place."""
+        return MemoryStore() if self.url is None else SQLStore(self.url)
+
+
+def engine_of(store: Store) -> AsyncEngine:
+    """Return the engine that a SQLStore uses in this event loop."""
+    assert isinstance(store, SQLStore)
+    return store._databases.here().engine
+
+
+async def execute(store: Store, statement: str, **params: Any) -> list[Any]:
+    """Run a statement of one's own in the database of a store, and return its rows."""
+    async with engine_of(store).begin() as connection:
+        result = await connection.execute(text(statement), params)
+        return list(result.all()) if result.returns_rows else []
+
+
+async def rows_of(store: Store, id: str) -> list[tuple[int, str, str]]:
+    """Return revision, append_id and payload of each row of a State, as they lie there."""
+    if isinstance(store, MemoryStore):
+        kept = store._kept.get(StateKey(store.namespace, id))
+        return [] if kept is None else [(row.revision, row.append_id or "", row.payload) for row in kept.rows]
+    found = await execute(
+        store,
+        "SELECT revision, append_id, payload FROM agent_events WHERE namespace = :namespace AND state_id = :id "
+        "ORDER BY revision",
+        namespace=store.namespace,
+        id=id,
+    )
+    return [tuple(row) for row in found]
+
+
+async def change_row(store: Store, id: str, revision: int, **columns: Any) -> None:
+    """Write into a row of the history behind the library's back."""
+    if isinstance(store, MemoryStore):
+        rows = store._kept[StateKey(store.namespace, id)].rows
+        rows[revision - 1] = rows[revision - 1]._replace(**columns)
+        return
+    assignments = ", ".join(f"{name} = :{name}" for name in columns)
+    await execute(
+        store,
+        f"UPDATE agent_events SET {assignments} WHERE state_id = :state_id AND revision = :at_revision",
+        state_id=id,
+        at_revision=revision,
+        **columns,
+    )
+
+
+async def drop_row(store: Store, id: str, revision: int) -> None:
+    """Take a row of the history away behind the library's back."""
+    if isinstance(store, MemoryStore):
+        del store._kept[StateKey(store.namespace, id)].rows[revision - 1]
+        return
+    await execute(
+        store, "DELETE FROM agent_events WHERE state_id = :id AND revision = :revision", id=id, revision=revision
+    )
+
+
+async def change_header(store: Store, id: str, **columns: Any) -> None:
+    """Write into a header behind the library's back."""
+    if isinstance(store, MemoryStore):
+        for name, value in columns.items():
+            setattr(store._kept[StateKey(store.namespace, id)], name, value)
+        return
+    assignments = ", ".join(f"{name} = :{name}" for name in columns)
+    await execute(store, f"UPDATE agent_states SET {assignments} WHERE id = :state_id", state_id=id, **columns)
+
+
+def new_state(id: str = "s", *words: str, namespace: str = "") -> State:
+    """Return a State in which something was said."""
+    return State(id=id, namespace=namespace, messages=[Message.user(word) for word in words or ("hello",)])
+
+
+async def saved(store: Store, id: str = "s", *words: str) -> State:
+    """Return a State that the store has."""
+    state = new_state(id, *words, namespace=store.namespace)
+    await store.save(state)
+    return state
+
+
+async def words_in(store: Store, id: str = "s") -> list[str]:
+    """Return what was said in a State, as the store has it."""
+    return [message.text for message in (await store.load(id)).messages]
