@@ -87,8 +87,8 @@ def _table(infos: list[StateInfo]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("id", no_wrap=True, min_width=32 if any(len(info.id) >= 32 for info in infos) else None)
     table.add_column("status", no_wrap=True)
-    table.add_column("revision", justify="right")
-    table.add_column("turn", justify="right")
+    table.add_column("revision", justify="right", min_width=8)
+    table.add_column("turn", justify="right", min_width=4)
     table.add_column("updated (UTC)", no_wrap=True)
     table.add_column("first message", no_wrap=True, overflow="ellipsis", ratio=1)
     for info in infos:
