@@ -148,8 +148,13 @@ class Journal:
         while True:
             value = self.state.snapshot()
             seconds = self._lease if value.run_id == self.run_id else 0.0
-            header = header_of(value, parent_id=self.state.parent_id, lease=Lease(self.run_id, seconds))
             unsaved, expected = self.state.unsaved, self.state.saved_revision
+            header = header_of(
+                value,
+                follows=self.state.follows,
+                parent_id=self.state.parent_id,
+                lease=Lease(self.run_id, seconds),
+            )
             try:
                 landed = await append(
                     self._key, unsaved, expected=expected, header=header, append_id=self.state.append_id

@@ -57,7 +57,7 @@ class Image(_Fact):
     def _is_base64(cls, data: str) -> str:
         try:
             binascii.a2b_base64(data, strict_mode=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise ValueError("is not base64; make an image with Image.from_bytes or Image.from_path") from error
         return data
 
@@ -102,10 +102,17 @@ class ToolCall(_Fact):
     """
 
     type: Literal["tool_call"] = "tool_call"
-    id: Text = Field(min_length=1)
+    id: Text
     name: Text
     args: JsonObject = Field(default_factory=dict)
     invalid_json: Text | None = None
+
+    @field_validator("id")
+    @classmethod
+    def _is_not_empty(cls, id: str) -> str:
+        if not id:
+            raise ValueError("is empty; tool_call(name, …) of alpineagents.testing makes a call with an id")
+        return id
 
 
 class ToolResultBlock(_Fact):

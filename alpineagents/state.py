@@ -110,6 +110,8 @@ class State:
         for message in messages:
             self.add_message(message)
         if extra_data is not None:
+            if not isinstance(extra_data, dict):
+                raise ConfigError(f"extra_data is a dict, not a {type(extra_data).__name__}: State(extra_data={{…}})")
             with self.edit_extra_data() as data:
                 data.update(extra_data)
 
@@ -311,6 +313,12 @@ class State:
     def saved_revision(self) -> int:
         """The revision up to which a store has the history."""
         return self._saved_value.revision
+
+    @property
+    def follows(self) -> datetime | None:
+        """The time of the last Event that a store has, which names it to the next append."""
+        saved = self.saved_revision
+        return self._history[saved - 1].at if saved else None
 
     @property
     def unsaved(self) -> tuple[Event, ...]:

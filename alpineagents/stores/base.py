@@ -37,10 +37,10 @@ from alpineagents.stores.header import (
     StateInfo,
     StateInfos,
     StateKey,
-    Summary,
     column_text,
     describe,
     header_of,
+    summary_of,
 )
 from alpineagents.sync import run_sync
 
@@ -112,7 +112,7 @@ class Store:
 
         Args:
             expected: revision the caller folded up to; 0 for a new State.
-            header: what the header says afterwards. Its `created_at` is that of the State the caller read.
+            header: what the header says afterwards. Its `follows` names the Event at `expected` by its time.
             append_id: names this append over all attempts at it.
 
         Returns:
@@ -177,14 +177,13 @@ class Store:
         """
         state = await self.load(self.key(id).id)
         value = state.snapshot()
-        header = header_of(value)
         return describe(
             self.key(id),
-            header.summary,
-            first_message=header.first_message,
-            created_at=header.created_at,
+            summary_of(value),
+            first_message=column_text(value.first_message),
+            created_at=value.created_at,
             updated_at=state.history[-1].at,
-            status=header.status,
+            status=value.status,
             revision=state.revision,
             run_id=value.run_id,
         )
@@ -281,7 +280,7 @@ class Store:
                 'state.add_message(Message.user("…"))'
             )
         while unsaved := state.unsaved:
-            header = header_of(state.snapshot(), parent_id=state.parent_id, lease=lease)
+            header = header_of(state.snapshot(), follows=state.follows, parent_id=state.parent_id, lease=lease)
             landed = await self.append(
                 self.key(state.id),
                 unsaved,
@@ -306,14 +305,18 @@ class Store:
         if revision is not None and (type(revision) is not int or revision < 1):
             raise ConfigError(f"{revision!r} is not a revision: they are 1, 2, 3 …")
         key = self.key(id)
-        history = [event async for event in self.read(key, until=revision)]
+        history, parent_id = await self._history(key, revision)
         if revision is not None and len(history) < revision:
             raise StateNotFoundError(key.id, revision=revision, hint=f"Its last one is {len(history)}")
         try:
-            return State.from_history(key.id, history, namespace=key.namespace)
+            return State.from_history(key.id, history, namespace=key.namespace, parent_id=parent_id)
         except EventOrderError as error:
             reason = f"{error.kind} cannot stand there: {error.reason}"
             raise StateDamagedError(key.id, error.revision, reason) from error
+
+    async def _history(self, key: StateKey, until: int | None) -> tuple[Sequence[Event], str | None]:
+        """Return the history and the id of the parent, which backends that keep one can give without another read."""
+        return [event async for event in self.read(key, until=until)], None
 
     async def exists(self, id: str) -> bool:
         """Tell whether there is such a State."""
@@ -383,11 +386,10 @@ class Store:
             event = kind(revision=info.revision + 1, at=datetime.now(UTC), **fields)
             words = event.message.text[:FIRST_MESSAGE_LENGTH] if isinstance(event, MessageAdded) else ""
             header = StateHeader(
-                status=header_status(info.status, event),
+                status=None if info.status == "unknown" else header_status(info.status, event),
                 created_at=info.created_at,
                 first_message=info.first_message or column_text(words),
-                summary=Summary(stopped=info.stopped, turn=info.turn, usage=info.usage, agent=info.agent),
-                parent_id=info.parent_id,
+                summary=None,
             )
             expected = info.revision
             try:

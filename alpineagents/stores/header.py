@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from alpineagents.errors import StateBusyError, StateConflictError, StateExistsError, StateNotFoundError
 from alpineagents.snapshot import StateSnapshot, Status
 from alpineagents.stopped import Stopped
+from alpineagents.stores.codec import from_json
 from alpineagents.usage import Usage
 from alpineagents.values import sendable
 
@@ -62,14 +63,20 @@ class StateHeader:
     The header of a State after an append: the fold's value, as far as lists and locks need it.
 
     Attributes:
-        created_at: time of the first Event. It tells a State from another that had the same id before.
+        status: None leaves it as it is.
+        created_at: time of the first Event.
+        summary: None leaves it as it is.
+        follows: time of the Event that the append follows, as its writer knows it; None for the first append, and for a
+            writer that has not read the history. A State that was deleted and made again, or a database that was set
+            back, may have another Event at that revision.
         lease: the change of ownership; None leaves it as it is.
     """
 
-    status: Status
+    status: Status | None
     created_at: datetime
     first_message: str
-    summary: Summary
+    summary: Summary | None
+    follows: datetime | None = None
     parent_id: str | None = None
     lease: Lease | None = None
 
@@ -81,6 +88,8 @@ class StateInfo(BaseModel):
     Attributes:
         first_message: its first message, cut at 200 characters.
         updated_at: time of the last append.
+        status: `unknown` where a newer release wrote a header that this one cannot read, or it is damaged; the history
+            may be whole.
         agent: name of the Agent of the last run.
         run_id: the run that owns it, or owned it when its process died.
         lease_until: until when; None while no run owns it.
@@ -94,7 +103,7 @@ class StateInfo(BaseModel):
     created_at: datetime
     updated_at: datetime
     stopped: Stopped | None
-    status: Status
+    status: Status | Literal["unknown"]
     revision: int
     turn: int
     usage: Usage
@@ -104,8 +113,14 @@ class StateInfo(BaseModel):
     lease_until: datetime | None = None
 
 
-def describe(key: StateKey, summary: Summary, **columns: Any) -> StateInfo:
-    """Return a State as lists show it, from the columns of its header."""
+def describe(key: StateKey, summary: str | Summary, *, status: str, **columns: Any) -> StateInfo:
+    """Return a State as lists show it, from the columns of its header; one that cannot be read is no bar to a list."""
+    if isinstance(summary, str):
+        try:
+            summary = from_json(Summary, summary)
+        except ValidationError:
+            status, summary = "", Summary()
+    columns["status"] = status if status in get_args(Status) else "unknown"
     parts = {name: getattr(summary, name) for name in Summary.model_fields}
     return StateInfo(id=key.id, namespace=key.namespace, **parts, **columns)
 
@@ -119,15 +134,27 @@ def column_text(text: str) -> str:
     return sendable(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def header_of(value: StateSnapshot, *, parent_id: str | None = None, lease: Lease | None = None) -> StateHeader:
+def summary_of(value: StateSnapshot) -> Summary:
+    """Return what lists show of a value."""
+    agent = None if value.agent is None else value.agent.name
+    return Summary(stopped=value.stopped, turn=value.turn, usage=value.usage, agent=agent)
+
+
+def header_of(
+    value: StateSnapshot,
+    *,
+    follows: datetime | None = None,
+    parent_id: str | None = None,
+    lease: Lease | None = None,
+) -> StateHeader:
     """Return the header that belongs to a value."""
     assert value.created_at is not None, "a State without Events has no header"
-    agent = None if value.agent is None else value.agent.name
     return StateHeader(
         status=value.status,
         created_at=value.created_at,
         first_message=column_text(value.first_message),
-        summary=Summary(stopped=value.stopped, turn=value.turn, usage=value.usage, agent=agent),
+        summary=summary_of(value),
+        follows=follows,
         parent_id=parent_id,
         lease=lease,
     )
@@ -139,12 +166,13 @@ class Found:
     What a backend found where an append did not fit.
 
     Attributes:
+        at: time of the Event at `expected`; None if there is none.
         owner: the run whose lease is alive, if any.
         landed: the last revision that has the append's id behind `expected`; None if there is none.
     """
 
     revision: int
-    created_at: datetime
+    at: datetime | None
     owner: str | None
     landed: int | None
 
@@ -169,12 +197,12 @@ def settle_refusal(key: StateKey, expected: int, header: StateHeader, found: Fou
         raise StateExistsError(key.id)
     if header.lease is not None and found.owner not in (None, header.lease.run_id):
         raise StateBusyError(key.id, found.owner)
-    if found.created_at != header.created_at:
+    if found.at is not None and header.follows not in (None, found.at):
         raise StateConflictError(
             key.id,
             expected,
             found.revision,
-            hint="The State that you loaded was deleted, and this is another of the same id: "
-            f"state = await store.load({key.id!r})",
+            hint="The State that you loaded was deleted and this is another of the same id, or its database was set "
+            f"back. Load it again: state = await store.load({key.id!r})",
         )
     raise StateConflictError(key.id, expected, found.revision)

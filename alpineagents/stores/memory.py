@@ -15,7 +15,7 @@ from alpineagents.errors import StateDamagedError, StateNotFoundError, StoreClos
 from alpineagents.events import Event
 from alpineagents.snapshot import Status
 from alpineagents.stores.base import Store, check_listing
-from alpineagents.stores.codec import EventRow, ascii_json, decode, encode, from_json
+from alpineagents.stores.codec import EventRow, ascii_json, decode, encode
 from alpineagents.stores.header import (
     Found,
     Lease,
@@ -23,7 +23,6 @@ from alpineagents.stores.header import (
     StateInfo,
     StateInfos,
     StateKey,
-    Summary,
     describe,
     settle_refusal,
 )
@@ -49,16 +48,18 @@ class _Kept:
 
     def fits(self, expected: int, header: StateHeader) -> bool:
         free = header.lease is None or self.owner() in (None, header.lease.run_id)
-        return expected > 0 and free and (self.revision, self.created_at) == (expected, header.created_at)
+        return expected == self.revision > 0 and free and header.follows in (None, self.rows[-1].at)
 
     def found(self, expected: int, append_id: str | None) -> Found:
         landed = [row.revision for row in self.rows[expected:] if append_id and row.append_id == append_id]
-        return Found(self.revision, self.created_at, self.owner(), landed[-1] if landed else None)
+        at = self.rows[expected - 1].at if 0 < expected <= self.revision else None
+        return Found(self.revision, at, self.owner(), landed[-1] if landed else None)
 
     def add(self, rows: Sequence[EventRow], header: StateHeader, at: datetime) -> None:
         self.rows += rows
-        self.status, self.first_message, self.updated_at = header.status, header.first_message, at
-        self.summary = ascii_json(header.summary)
+        self.first_message, self.updated_at = header.first_message, at
+        self.status = header.status or self.status
+        self.summary = self.summary if header.summary is None else ascii_json(header.summary)
         if header.lease is not None:
             self.hold(header.lease)
 
@@ -136,6 +137,9 @@ class MemoryStore(Store):
                 raise StateDamagedError(key.id, place, "its row is missing")
             yield decode(row, state_id=key.id)
 
+    async def _history(self, key: StateKey, until: int | None) -> tuple[Sequence[Event], str | None]:
+        return [event async for event in self.read(key, until=until)], self._find(key).parent_id
+
     async def delete(self, id: str | StateKey) -> None:
         await self._enter()
         key = self.key(id)
@@ -184,10 +188,9 @@ class MemoryStore(Store):
 
 
 def _info(key: StateKey, kept: _Kept) -> StateInfo:
-    summary = from_json(Summary, kept.summary)
     return describe(
         key,
-        summary,
+        kept.summary,
         first_message=kept.first_message,
         created_at=kept.created_at,
         updated_at=kept.updated_at,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from alpineagents.errors import StateError, StateNotFoundError
 from alpineagents.messages import Message
 from alpineagents.stores.base import Store
-from alpineagents.stores.header import StateInfo, header_of
+from alpineagents.stores.header import StateInfo, header_of, summary_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,7 @@ async def _problems(store: Store, info: StateInfo) -> AsyncIterator[str]:
         "status": header.status,
         "created_at": header.created_at,
         "first_message": header.first_message,
-        "turn": header.summary.turn,
-        "usage": header.summary.usage,
-        "stopped": header.summary.stopped,
-        "agent": header.summary.agent,
+        **dict(summary_of(value)),
     }
     for name, right in expected.items():
         if getattr(info, name) != right:

@@ -11,7 +11,7 @@ import abc
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 from sqlalchemy import Executable, Row, text
@@ -26,6 +26,13 @@ from alpineagents.stores.sql.tables import Tables
 Params = Mapping[str, object]
 
 ENDED = "the tool ended the transaction of its result itself: leave commit and rollback to the library"
+
+
+class Head(NamedTuple):
+    """What a reader needs of a header."""
+
+    revision: int
+    parent_id: str | None
 
 
 class Statement:
@@ -60,8 +67,9 @@ class Append:
             "revision": self.expected + len(self.rows),
             "status": self.header.status,
             "created_at": self.header.created_at,
+            "follows": self.header.follows,
             "first_message": self.header.first_message,
-            "summary": ascii_json(self.header.summary),
+            "summary": None if self.header.summary is None else ascii_json(self.header.summary),
             "parent_id": self.header.parent_id,
             "run_id": None if lease is None else lease.run_id,
             "seconds": None if lease is None else float(lease.seconds),
@@ -76,11 +84,13 @@ class Database(abc.ABC):
     Attributes:
         now: SQL for the database's own clock, for leases.
         updated: SQL for the time of an append, to the microsecond, for the order of lists.
+        time: SQL for the type of a time.
         lease_end: SQL for the time when a lease of `:seconds` from now on ends.
     """
 
     now: str
     updated: str
+    time: str
     lease_end: str
 
     def __init__(self, engine: AsyncEngine, tables: Tables, *, schema: str | None, migrate: bool, owned: bool) -> None:
@@ -96,7 +106,13 @@ class Database(abc.ABC):
     def statement(self, sql: str) -> Statement:
         """Compile a statement whose tables, clock and types are written as `{states}`, `{now}` and so on."""
         seconds = "CAST(:seconds AS DOUBLE PRECISION)"
-        clock = {"now": self.now, "updated": self.updated, "lease_end": self.lease_end, "seconds": seconds}
+        clock = {
+            "time": self.time,
+            "now": self.now,
+            "updated": self.updated,
+            "lease_end": self.lease_end,
+            "seconds": seconds,
+        }
         return Statement(sql.format(**self._names, **clock), self.engine)
 
     async def open(self) -> None:
@@ -181,8 +197,12 @@ class Database(abc.ABC):
         """Delete a State; say whether there was one."""
 
     @abc.abstractmethod
-    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[int | None, list[EventRow]]:
-        """Return the revision of a State, None for no such State, and at most `size` rows behind `after`."""
+    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[Head | None, list[EventRow]]:
+        """Return the head of a State, None for no such State, and at most `size` rows behind `after`."""
+
+    def abandon(self) -> None:
+        """Let go of the connections of an event loop that was closed before them."""
+        self.engine.sync_engine.dispose(close=False)
 
     async def close(self) -> None:
         """Close the connections, if the engine is the store's own."""
@@ -198,19 +218,25 @@ VALUES (:namespace, :id, :revision, :status, :created_at, {updated}, :first_mess
 ON CONFLICT (namespace, id) DO NOTHING
 """
 
-# The revision lets one of two writers in, `created_at` keeps out whoever read a State that was deleted since, and the
-# lease keeps a second run from claiming a State that another owns.
+# The revision lets one of two writers in, the Event at that revision keeps out whoever read another State of the same
+# id, and the lease keeps a second run from claiming a State that another owns.
 UPDATE_STATE = """
 UPDATE {states}
-SET revision = :revision, status = :status, updated_at = {updated}, first_message = :first_message, summary = :summary,
+SET revision = :revision, status = COALESCE(:status, status), updated_at = {updated}, first_message = :first_message,
+    summary = COALESCE(:summary, summary),
     run_id = CASE WHEN {seconds} IS NULL THEN run_id WHEN {seconds} > 0 THEN :run_id END,
     lease_until = CASE WHEN {seconds} IS NULL THEN lease_until WHEN {seconds} > 0 THEN {lease_end} END
-WHERE namespace = :namespace AND id = :id AND revision = :expected AND created_at = :created_at
+WHERE namespace = :namespace AND id = :id AND revision = :expected
+  AND (CAST(:follows AS {time}) IS NULL OR EXISTS (
+      SELECT 1 FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id AND e.revision = :expected
+      AND e.at = CAST(:follows AS {time})))
   AND ({seconds} IS NULL OR run_id IS NULL OR run_id = :run_id OR lease_until IS NULL OR lease_until <= {now})
 """
 
 FIND_STATE = """
-SELECT revision, created_at, CASE WHEN lease_until > {now} THEN run_id END,
+SELECT revision,
+       (SELECT e.at FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id AND e.revision = :expected),
+       CASE WHEN lease_until > {now} THEN run_id END,
        (SELECT max(e.revision) FROM {events} e
         WHERE e.namespace = :namespace AND e.state_id = :id AND e.revision > :expected AND e.append_id = :append_id)
 FROM {states} WHERE namespace = :namespace AND id = :id

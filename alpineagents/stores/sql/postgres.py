@@ -15,7 +15,7 @@ from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import ENDED, INSERT_STATE, UPDATE_STATE, Append, Database, Params
+from alpineagents.stores.sql.database import ENDED, INSERT_STATE, UPDATE_STATE, Append, Database, Head, Params
 
 T = TypeVar("T")
 
@@ -33,6 +33,7 @@ class PostgresDatabase(Database):
     """A Postgres database."""
 
     now = updated = "clock_timestamp()"
+    time = "TIMESTAMPTZ"
     lease_end = "clock_timestamp() + make_interval(secs => CAST(:seconds AS DOUBLE PRECISION))"
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -47,7 +48,8 @@ class PostgresDatabase(Database):
         self._create = self.statement(f"WITH moved AS ({INSERT_STATE} RETURNING 1) {rows}")
         self._extend = self.statement(f"WITH moved AS ({UPDATE_STATE} RETURNING 1) {rows}")
         self._page = self.statement(
-            "SELECT s.revision AS head, e.revision, e.kind, e.version, e.at, e.run_id, e.append_id, e.payload "
+            "SELECT s.revision AS head, s.parent_id, "
+            "e.revision, e.kind, e.version, e.at, e.run_id, e.append_id, e.payload "
             "FROM {states} s LEFT JOIN {events} e ON e.namespace = s.namespace AND e.state_id = s.id "
             "AND e.revision > :after AND e.revision <= :until WHERE s.namespace = :namespace AND s.id = :id "
             "ORDER BY e.revision"
@@ -106,7 +108,7 @@ class PostgresDatabase(Database):
 
         return await self._on_driver(write)
 
-    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[int | None, list[EventRow]]:
+    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[Head | None, list[EventRow]]:
         upto = after + size if until is None else min(after + size, until)
         args = self._page.args({"namespace": key.namespace, "id": key.id, "after": after, "until": upto})
 
@@ -117,7 +119,7 @@ class PostgresDatabase(Database):
         rows = await self._on_driver(fetch)
         if not rows:
             return None, []
-        return rows[0][0], [EventRow(*tuple(row)[1:]) for row in rows if row[1] is not None]
+        return Head(rows[0][0], rows[0][1]), [EventRow(*tuple(row)[2:]) for row in rows if row[2] is not None]
 
     async def _on_driver(self, function: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         async def hop() -> T:

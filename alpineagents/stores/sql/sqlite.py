@@ -5,10 +5,13 @@ SQLite: each transaction is one function on the driver's thread, so nothing can 
 from __future__ import annotations
 
 import sqlite3
+import threading
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import aiosqlite
 from sqlalchemy import URL, StaticPool, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -16,12 +19,16 @@ from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import ENDED, Append, Database, Params
+from alpineagents.stores.sql.database import ENDED, Append, Database, Head, Params
 
 T = TypeVar("T")
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for the ones of other processes."""
+
+
+# The connections of each engine: the only way to their threads once their event loop is closed.
+_OPENED: weakref.WeakKeyDictionary[AsyncEngine, weakref.WeakSet[aiosqlite.Connection]] = weakref.WeakKeyDictionary()
 
 
 def make_engine(url: URL) -> AsyncEngine:
@@ -30,11 +37,14 @@ def make_engine(url: URL) -> AsyncEngine:
     pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {}
     engine = create_async_engine(url, connect_args={"timeout": BUSY_SECONDS}, **pool)
 
+    opened = _OPENED[engine] = weakref.WeakSet()
+
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: object) -> None:
         # The driver would begin transactions of its own, deferred ones. A deferred BEGIN takes the write lock only at
         # the first write, where waiting cannot help: two readers that both upgrade are refused at once.
         connection.isolation_level = None
+        opened.add(connection.driver_connection)
         cursor = connection.cursor()
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
@@ -49,6 +59,7 @@ class SQLiteDatabase(Database):
     now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
     # SQLite's own clock has milliseconds only; the file is of this machine, and so is Python's clock.
     updated = ":updated_at"
+    time = "TEXT"
     lease_end = "strftime('%Y-%m-%d %H:%M:%f', 'now', CAST(:seconds AS TEXT) || ' seconds')"
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -61,7 +72,9 @@ class SQLiteDatabase(Database):
             "SELECT revision, kind, version, at, run_id, append_id, payload FROM {events} WHERE namespace = :namespace "
             "AND state_id = :id AND revision > :after AND revision <= :until ORDER BY revision"
         )
-        self._head = self.statement("SELECT revision FROM {states} WHERE namespace = :namespace AND id = :id")
+        self._head = self.statement(
+            "SELECT revision, parent_id FROM {states} WHERE namespace = :namespace AND id = :id"
+        )
 
     async def append(self, append: Append) -> int | Found | None:
         return await self._transaction(self._writer(append))
@@ -91,6 +104,7 @@ class SQLiteDatabase(Database):
     def _writer(self, append: Append) -> Callable[[sqlite3.Connection], int | Found | None]:
         params = append.params()
         params["created_at"] = _to_text(append.header.created_at)
+        params["follows"] = None if append.header.follows is None else _to_text(append.header.follows)
         params["updated_at"] = _to_text(datetime.now(UTC))
         move = self._update if append.expected else self._insert
         move_args, find_args = move.args(params), self._found.args(params)
@@ -105,7 +119,7 @@ class SQLiteDatabase(Database):
                 db.executemany(self._insert_events.sql, rows)
                 return append.expected + len(rows)
             found = db.execute(self._found.sql, find_args).fetchone()
-            return found and Found(found[0], _from_text(found[1]), found[2], found[3])
+            return found and Found(found[0], found[1] and _from_text(found[1]), found[2], found[3])
 
         return write
 
@@ -122,17 +136,30 @@ class SQLiteDatabase(Database):
 
         return await self._transaction(write)
 
-    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[int | None, list[EventRow]]:
+    async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[Head | None, list[EventRow]]:
         upto = after + size if until is None else min(after + size, until)
         params = {"namespace": key.namespace, "id": key.id, "after": after, "until": upto}
         head_args, page_args = self._head.args(params), self._page.args(params)
 
-        def fetch(db: sqlite3.Connection) -> tuple[int | None, list[tuple[Any, ...]]]:
+        def fetch(db: sqlite3.Connection) -> tuple[Head | None, list[tuple[Any, ...]]]:
             head = db.execute(self._head.sql, head_args).fetchone()
-            return (None, []) if head is None else (head[0], db.execute(self._page.sql, page_args).fetchall())
+            return (None, []) if head is None else (Head(*head), db.execute(self._page.sql, page_args).fetchall())
 
         head, rows = await self._on_thread(fetch)
         return head, [EventRow(row[0], row[1], row[2], _from_text(row[3]), row[4], row[5], row[6]) for row in rows]
+
+    def abandon(self) -> None:
+        opened = list(_OPENED.pop(self.engine, ()))
+
+        def stop() -> None:
+            for connection in opened:
+                connection.stop()
+
+        # In a thread of its own, since `stop` would have a loop that runs here be told of the end, which may come first.
+        thread = threading.Thread(target=stop)
+        thread.start()
+        thread.join()
+        super().abandon()
 
     async def _transaction(self, write: Callable[[sqlite3.Connection], T]) -> T:
         def transaction(db: sqlite3.Connection) -> T:

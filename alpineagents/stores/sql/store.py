@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -29,19 +28,18 @@ from alpineagents.errors import (
 from alpineagents.events import Event
 from alpineagents.snapshot import Status
 from alpineagents.stores.base import Store, check_listing
-from alpineagents.stores.codec import decode_all, encode, from_json
+from alpineagents.stores.codec import EventRow, decode_all, encode
 from alpineagents.stores.header import (
     Lease,
     StateHeader,
     StateInfo,
     StateInfos,
     StateKey,
-    Summary,
     describe,
     settle_refusal,
 )
 from alpineagents.stores.sql import postgres, sqlite
-from alpineagents.stores.sql.database import Append, Database
+from alpineagents.stores.sql.database import Append, Database, Head
 from alpineagents.stores.sql.errors import translated
 from alpineagents.stores.sql.tables import make_tables
 from alpineagents.stores.sql.urls import async_url, place
@@ -69,7 +67,7 @@ class _Databases:
         self.tables = make_tables(schema)
         self.closed = False
         self.pid = os.getpid()
-        self.by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Database] = weakref.WeakKeyDictionary()
+        self.by_loop: dict[asyncio.AbstractEventLoop, Database] = {}
 
     @property
     def url(self) -> URL:
@@ -96,6 +94,7 @@ class _Databases:
         loop = asyncio.get_running_loop()
         database = self.by_loop.get(loop)
         if database is None:
+            self._abandon_closed()
             self._check_second_loop()
             database = self.by_loop[loop] = self._make()
             close_at_exit(database.close)
@@ -121,6 +120,12 @@ class _Databases:
                 'Use a file: SQLStore("agents.db")'
             )
 
+    def _abandon_closed(self) -> None:
+        for loop, database in list(self.by_loop.items()):
+            if loop.is_closed() and database.owned and not self.in_memory:
+                database.abandon()
+                del self.by_loop[loop]
+
     def _forget(self) -> None:
         # After a fork the sockets are the parent's: closing them here would end its sessions.
         for database in self.by_loop.values():
@@ -132,6 +137,7 @@ class _Databases:
 
     async def aclose(self) -> None:
         self.closed = True
+        self._abandon_closed()
         here = asyncio.get_running_loop()
         for loop, database in list(self.by_loop.items()):
             if loop is here:
@@ -211,7 +217,19 @@ class SQLStore(Store):
                 yield SQLTransaction(self, database, connection)
 
     async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
-        key = self.key(key)
+        async for _, events in self._pages(self.key(key), after, until):
+            for event in events:
+                yield event
+
+    async def _history(self, key: StateKey, until: int | None) -> tuple[Sequence[Event], str | None]:
+        history: list[Event] = []
+        parent_id = None
+        async for head, events in self._pages(key, 0, until):
+            history += events
+            parent_id = head.parent_id
+        return history, parent_id
+
+    async def _pages(self, key: StateKey, after: int, until: int | None) -> AsyncIterator[tuple[Head, list[Event]]]:
         while True:
             head, rows = await self._page(key, after, until)
             if head is None:
@@ -219,17 +237,17 @@ class SQLStore(Store):
             # Behind a row that is missing, none stands at its place.
             gapless = [row for place, row in enumerate(rows, start=after + 1) if row.revision == place]
             events, damage = decode_all(gapless, state_id=key.id)
-            for event in events:
-                yield event
+            yield head, events
             if damage is not None:
                 raise damage
             after += len(gapless)
-            if after >= (head if until is None else min(head, until)):
+            if after >= (head.revision if until is None else min(head.revision, until)):
                 return
             if len(gapless) < len(rows) or not rows:
-                raise StateDamagedError(key.id, after + 1, f"its row is missing, where the State is at revision {head}")
+                reason = f"its row is missing, where the State is at revision {head.revision}"
+                raise StateDamagedError(key.id, after + 1, reason)
 
-    async def _page(self, key: StateKey, after: int, until: int | None) -> tuple[int | None, list[Any]]:
+    async def _page(self, key: StateKey, after: int, until: int | None) -> tuple[Head | None, list[EventRow]]:
         return await self._call(lambda database: database.page(key, after, until, PAGE))
 
     async def delete(self, id: str | StateKey) -> None:
@@ -327,7 +345,7 @@ def _info(row: Row[Any]) -> StateInfo:
     key = StateKey(columns.pop("namespace"), columns.pop("id"))
     for name in ("created_at", "updated_at", "lease_until"):
         columns[name] = _utc(columns[name])
-    return describe(key, from_json(Summary, columns.pop("summary")), **columns)
+    return describe(key, columns.pop("summary"), **columns)
 
 
 def _utc(at: datetime | None) -> datetime | None:
