@@ -155,7 +155,7 @@ class SQLiteDatabase(Database):
             for connection in opened:
                 connection.stop()
 
-        # In a thread of its own, since `stop` would have a loop that runs here be told of the end, which may come first.
+        # In a thread of its own: `stop` would have the loop that runs here be told of the end, and that may end first.
         thread = threading.Thread(target=stop)
         thread.start()
         thread.join()

@@ -144,7 +144,9 @@ class _Databases:
                 await database.close()
             elif loop.is_running():
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(database.close(), loop))
-        self.by_loop.clear()
+            else:
+                continue  # it rests: what belongs to it can be closed once it runs again
+            del self.by_loop[loop]
 
 
 class SQLStore(Store):
