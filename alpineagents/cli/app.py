@@ -197,3 +197,15 @@ def current(url: UrlArgument = None, *, store: StoreOption = STORE, schema: Sche
     from alpineagents.cli import database
 
     database.current(url or store, schema)
+
+
+@db.command()
+def verify(url: UrlArgument = None, *, store: StoreOption = STORE, schema: SchemaOption = None) -> None:
+    """
+    Check every history in the database, from the rows alone; the exit code is 1 if something is wrong. Changes nothing.
+
+    Example: alpineagents db verify agents.db
+    """
+    from alpineagents.cli import database
+
+    raise typer.Exit(0 if database.verify(url or store, schema) else 1)

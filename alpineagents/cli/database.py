@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from alpineagents.cli.states import shown_store
+import asyncio
+
+from alpineagents.cli.states import open_store, shown_store
 from alpineagents.cli.terminal import OUT, say
+
+PROGRESS_EVERY = 1_000
 
 
 def upgrade(target: str, schema: str | None) -> None:
@@ -39,3 +43,25 @@ def current(target: str, schema: str | None) -> None:
     OUT.out(found or "none")
     if found is None:
         say(f"{shown_store(target)} has no tables of alpineagents yet: alpineagents db upgrade {shown_store(target)}")
+
+
+def verify(target: str, schema: str | None) -> bool:
+    """Check every State of every namespace, say what is wrong with which, and whether all are right."""
+    return asyncio.run(_verify(target, schema))
+
+
+async def _verify(target: str, schema: str | None) -> bool:
+    from alpineagents.stores.verify import verify as check_all
+
+    seen = wrong = 0
+    async with open_store(target, migrate=False, schema=schema) as store:
+        for namespace in await store.namespaces():
+            async for checked in check_all(store.scoped(namespace)):
+                seen += 1
+                wrong += bool(checked.problems)
+                for problem in checked.problems:
+                    OUT.out(f"{namespace + ':' if namespace else ''}{checked.info.id}: {problem}")
+                if seen % PROGRESS_EVERY == 0:
+                    say(f"{seen} States so far, {wrong} with problems")
+    OUT.out(f"{seen} States, {wrong} with problems")
+    return not wrong

@@ -33,13 +33,15 @@ _STYLES: dict[str, str] = {
 }
 
 
-def open_store(target: str, *, must_exist: bool = True, migrate: bool | None = None) -> SQLStore:
+def open_store(
+    target: str, *, must_exist: bool = True, migrate: bool | None = None, schema: str | None = None
+) -> SQLStore:
     """
     Return the store that a person named.
 
     Args:
         must_exist: refuse a SQLite file that is not there, instead of making one.
-        migrate: as for `SQLStore`.
+        migrate, schema: as for `SQLStore`.
 
     Raises:
         ConfigError: it is no path or URL of a database, or there is no such file.
@@ -53,7 +55,7 @@ def open_store(target: str, *, must_exist: bool = True, migrate: bool | None = N
             f"there is no database {place(url)!r}. Name one that is there with --store, "
             "or begin one: alpineagents chat --store " + place(url)
         )
-    return SQLStore(target, migrate=migrate)
+    return SQLStore(target, migrate=migrate, schema=schema)
 
 
 def shown_store(target: str) -> str:
