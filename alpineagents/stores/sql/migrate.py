@@ -217,8 +217,9 @@ def _is_behind(found: _Found, where: str) -> bool:
 def _needs_upgrade(found: _Found, where: str, schema: str | None) -> StoreSchemaError:
     state = "has no tables of alpineagents yet" if found.revision is None else f"is at revision {found.revision!r}"
     option, argument = (f" --schema {schema}", f", schema={schema!r}") if schema else ("", "")
+    secret = " (with the password in the place of ***)" if "***" in where else ""
     return StoreSchemaError(
-        f"{where} {state}, and this release needs {HEAD!r}. Run `alpineagents db upgrade {where}{option}` or "
+        f"{where} {state}, and this release needs {HEAD!r}. Run `alpineagents db upgrade {where}{option}`{secret} or "
         f"`alembic upgrade head`, or let the store do it: SQLStore({where!r}{argument}, migrate=True)"
     )
 
