@@ -73,7 +73,7 @@ from alpineagents.stopped import (
     StoppedByUntil,
     WaitingForApproval,
 )
-from alpineagents.stores import MemoryStore, SQLStore, StateHeader, StateInfo, StateKey, Store
+from alpineagents.stores import FileStore, MemoryStore, SQLStore, StateHeader, StateInfo, StateKey, Store
 from alpineagents.tools import Tool, ToolContext, tool
 from alpineagents.usage import Usage
 
@@ -93,6 +93,7 @@ __all__ = [
     "Event",
     "EventFormatError",
     "EventOrderError",
+    "FileStore",
     "Finished",
     "Image",
     "Loop",
