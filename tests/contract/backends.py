@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from alpineagents import MemoryStore, Message, SQLStore, State, StateKey, Store
+from alpineagents import FileStore, MemoryStore, Message, SQLStore, State, StateKey, Store
+from alpineagents.stores.file.format import from_line
 
 HEADER_COLUMNS = ("status", "first_message", "summary", "updated_at")
 
@@ -19,7 +23,7 @@ class Backend:
     A place where States are kept.
 
     Attributes:
-        url: how a SQLStore is told of it; None for a store in memory.
+        url: how its store is told of it; None for a store in memory.
     """
 
     name: str
@@ -27,11 +31,13 @@ class Backend:
 
     @property
     def is_sql(self) -> bool:
-        return self.url is not None
+        return self.url is not None and self.name != "files"
 
     def open(self) -> Store:
         """Return a new store on this place."""
-        return MemoryStore() if self.url is None else SQLStore(self.url)
+        if self.url is None:
+            return MemoryStore()
+        return FileStore(self.url) if self.name == "files" else SQLStore(self.url)
 
 
 def engine_of(store: Store) -> AsyncEngine:
@@ -47,11 +53,41 @@ async def execute(store: Store, statement: str, **params: Any) -> list[Any]:
         return list(result.all()) if result.returns_rows else []
 
 
+def file_of(store: FileStore, id: str, name: str) -> Path:
+    """Return a file of a State in a FileStore."""
+    return store._folder(StateKey(store.namespace, id)).path / name
+
+
+def lines_of(store: FileStore, id: str) -> dict[int, int]:
+    """Return where the line of each revision stands in the history's file."""
+    lines = file_of(store, id, "events.jsonl").read_text().splitlines()
+    places = [place for place, line in enumerate(lines) if not line.startswith('{"format":')]
+    return {json.loads(lines[place].partition(',"payload":')[0] + "}")["revision"]: place for place in places}
+
+
+def change_line(store: FileStore, id: str, revision: int, columns: dict[str, Any] | None) -> None:
+    """Write other columns into the line of an Event, or take it away."""
+    file, place = file_of(store, id, "events.jsonl"), lines_of(store, id)[revision]
+    lines = file.read_text().splitlines(keepends=True)
+    if columns is None:
+        del lines[place]
+    else:
+        head, _, payload = lines[place].partition(',"payload":')
+        named = {**json.loads(head + "}"), **{name: columns[name] for name in columns if name != "payload"}}
+        lines[place] = json.dumps(named)[:-1] + ',"payload":' + columns.get("payload", payload[:-2]) + "}\n"
+        lines[place] = lines[place].replace('": ', '":').replace(', "', ',"')
+    file.write_text("".join(lines))
+
+
 async def rows_of(store: Store, id: str) -> list[tuple[int, str, str]]:
     """Return revision, append_id and payload of each row of a State, as they lie there."""
     if isinstance(store, MemoryStore):
         kept = store._kept.get(StateKey(store.namespace, id))
         return [] if kept is None else [(row.revision, row.append_id or "", row.payload) for row in kept.rows]
+    if isinstance(store, FileStore):
+        file = file_of(store, id, "events.jsonl")
+        lines = [line for line in file.read_bytes().splitlines() if b'"append_id"' in line] if file.exists() else []
+        return [(row.revision, row.append_id or "", row.payload) for line in lines if (row := from_line(line))]
     found = await execute(
         store,
         "SELECT revision, append_id, payload FROM agent_events WHERE namespace = :namespace AND state_id = :id "
@@ -68,6 +104,9 @@ async def change_row(store: Store, id: str, revision: int, **columns: Any) -> No
         rows = store._kept[StateKey(store.namespace, id)].rows
         rows[revision - 1] = rows[revision - 1]._replace(**columns)
         return
+    if isinstance(store, FileStore):
+        change_line(store, id, revision, columns)
+        return
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
     await execute(
         store,
@@ -83,6 +122,9 @@ async def drop_row(store: Store, id: str, revision: int) -> None:
     if isinstance(store, MemoryStore):
         del store._kept[StateKey(store.namespace, id)].rows[revision - 1]
         return
+    if isinstance(store, FileStore):
+        change_line(store, id, revision, None)
+        return
     await execute(
         store, "DELETE FROM agent_events WHERE state_id = :id AND revision = :revision", id=id, revision=revision
     )
@@ -93,6 +135,11 @@ async def change_header(store: Store, id: str, **columns: Any) -> None:
     if isinstance(store, MemoryStore):
         for name, value in columns.items():
             setattr(store._kept[StateKey(store.namespace, id)], name, value)
+        return
+    if isinstance(store, FileStore):
+        info = file_of(store, id, "info.json")
+        changed = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in columns.items()}
+        info.write_text(json.dumps({**json.loads(info.read_text()), **changed}))
         return
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
     await execute(store, f"UPDATE agent_states SET {assignments} WHERE id = :state_id", state_id=id, **columns)

@@ -10,7 +10,7 @@ import pytest
 from alpineagents import Store
 from tests.contract.backends import Backend
 
-ALL = ["memory", "sqlite in memory", "sqlite", "postgres"]
+ALL = ["memory", "files", "sqlite in memory", "sqlite", "postgres"]
 SHARED = ["sqlite", "postgres"]
 """What several processes and event loops can use."""
 
@@ -21,6 +21,8 @@ def backend_of(name: str, request: pytest.FixtureRequest) -> Backend:
         return Backend(name, str(folder / "agents.db"))
     if name == "postgres":
         return Backend(name, request.getfixturevalue("migrated_postgres_url"))
+    if name == "files":
+        return Backend(name, str(request.getfixturevalue("tmp_path") / "agent-runs"))
     return Backend(name, None if name == "memory" else ":memory:")
 
 

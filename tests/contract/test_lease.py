@@ -30,7 +30,7 @@ async def expire(store: Store, id: str) -> None:
     """Put the end of a lease into the past, so that no test waits for it."""
     from tests.contract.backends import engine_of
 
-    kind = "memory" if type(store).__name__ == "MemoryStore" else engine_of(store).dialect.name
+    kind = engine_of(store).dialect.name if type(store).__name__ == "SQLStore" else "memory"
     await change_header(store, id, lease_until=PAST[kind])
 
 
