@@ -320,7 +320,10 @@ def _run_stopped(draft: _Draft, event: RunStopped) -> None:
     draft.cancelled_by = None
     draft.stopped = event.stopped
     draft.status = _status_of(event.stopped)
-    if draft.status == "stopped" and not draft.open_calls and draft.messages and draft.messages[-1].is_plain:
+    answerable = draft.status == "stopped" and not draft.open_calls and draft.messages and draft.messages[-1].is_plain
+    decided = draft.status == "waiting" and all(call.approval != "requested" for call in draft.calls.values())
+    if answerable or decided:
+        # What came in with this very append waits for the next run, not for a person.
         draft.status = "ready"
 
 

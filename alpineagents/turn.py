@@ -82,20 +82,24 @@ async def make_calls(agent: Agent, run: Run) -> None:
     Raises:
         Exception: what a tool raised.
     """
-    ready: list[Ready] = []
-    steps: list[Step] = []
-    failures: list[Exception] = []
-    for state in run.state.snapshot().calls.values():
-        if state.result is None:
-            checked = _decide(agent, state, steps)
-            if isinstance(checked, dict):
-                ready.append((state, checked))
-            elif checked is not None:
-                failures.append(checked)
-    await run.journal.record_all(steps)
-    _raise_first(failures)
-    for group in _groups(agent, ready):
-        await _make_group(agent, run, group)
+    while True:
+        ready: list[Ready] = []
+        steps: list[Step] = []
+        failures: list[Exception] = []
+        for state in run.state.snapshot().calls.values():
+            if state.result is None:
+                checked = _decide(agent, state, steps)
+                if isinstance(checked, dict):
+                    ready.append((state, checked))
+                elif checked is not None:
+                    failures.append(checked)
+        if not ready and not steps:
+            return
+        await run.journal.record_all(steps)
+        _raise_first(failures)
+        for group in _groups(agent, ready):
+            await _make_group(agent, run, group)
+        # Once more, since a decision about a call that waited may have come in meanwhile.
 
 
 Ready = tuple[CallState, dict[str, object]]
