@@ -98,6 +98,9 @@ class Journal:
                 # A commit that was cancelled, or whose acknowledgement was lost, has happened or not; the store knows.
                 if not await settled(self._has_landed):
                     self.state.drop_unsaved(self.run_id)
+                    # Where the store gives no answer the commit may yet have happened. What is saved next is something
+                    # else, and must not be taken for it by its id.
+                    self.state.mark_saved(self.state.saved_revision)
                     raise
                 landed = self.state.revision
                 if not isinstance(error, StoreUnavailableError):
@@ -140,8 +143,10 @@ class Journal:
             raise self.lost
         if self._store is None:
             self._mark(self.state.revision)
-        elif self.state.unsaved:
-            self._mark(await self._append_with(self._store.append))
+        else:
+            # An append whose reply was lost may have landed without what was added since.
+            while self.state.unsaved:
+                self._mark(await self._append_with(self._store.append))
 
     async def _append_with(self, append: Append) -> int:
         """Append what is unsaved, behind whatever came in meanwhile."""
