@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from alpineagents.errors import (
     ConfigError,
+    StateConflictError,
     StateDamagedError,
     StateNotFoundError,
     StoreClosedError,
@@ -30,6 +32,7 @@ from alpineagents.snapshot import Status
 from alpineagents.stores.base import Store, check_listing
 from alpineagents.stores.codec import EventRow, decode_all, encode
 from alpineagents.stores.header import (
+    Found,
     Lease,
     StateHeader,
     StateInfo,
@@ -205,9 +208,11 @@ class SQLStore(Store):
         append_id: str | None = None,
     ) -> int:
         key = self.key(key)
+        # Without an id, a reply that is lost could not be told from another writer's append.
+        append_id = append_id or uuid.uuid4().hex
         append = Append(key, [encode(event, append_id) for event in events], expected, header, append_id)
         outcome = await self._call(lambda database: database.append(append))
-        return outcome if isinstance(outcome, int) else settle_refusal(key, expected, header, outcome)
+        return _landed(append, outcome)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[SQLTransaction]:
@@ -254,7 +259,15 @@ class SQLStore(Store):
 
     async def delete(self, id: str | StateKey) -> None:
         key = self.key(id)
-        if not await self._call(lambda database: database.delete(key)):
+        tries = 0
+
+        async def delete(database: Database) -> bool:
+            nonlocal tries
+            tries += 1
+            # What a second try does not find, the first one has deleted: its reply was lost.
+            return await database.delete(key) or tries > 1
+
+        if not await self._call(delete):
             raise StateNotFoundError(key.id)
 
     async def renew(self, key: str | StateKey, lease: Lease) -> bool:
@@ -335,7 +348,23 @@ class SQLTransaction:
         key = self._store.key(key)
         append = Append(key, [encode(event, append_id) for event in events], expected, header, append_id)
         outcome = await self._database.append_in(self.connection, append)
-        return outcome if isinstance(outcome, int) else settle_refusal(key, expected, header, outcome)
+        return _landed(append, outcome)
+
+
+def _landed(append: Append, outcome: int | Found | None) -> int:
+    if isinstance(outcome, int):
+        return outcome
+    key, expected = append.key, append.expected
+    landed = settle_refusal(key, expected, append.header, outcome)
+    if landed > expected + len(append.rows):
+        raise StateConflictError(
+            key.id,
+            expected,
+            landed,
+            hint="An append that seemed to have failed was written after all, with more than the State has now. "
+            f"Load it again: state = await store.load({key.id!r})",
+        )
+    return landed
 
 
 async def _itself(database: Database) -> Database:
