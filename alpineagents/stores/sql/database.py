@@ -92,6 +92,8 @@ class Database(abc.ABC):
     updated: str
     time: str
     lease_end: str
+    waits_by_itself = False
+    """Whether the driver has waited as long as the store may before it says that there is no answer."""
 
     def __init__(self, engine: AsyncEngine, tables: Tables, *, schema: str | None, migrate: bool, owned: bool) -> None:
         self.engine, self.tables, self.owned = engine, tables, owned
@@ -138,10 +140,18 @@ class Database(abc.ABC):
         """Return all rows of a Core statement."""
 
         async def fetch() -> Sequence[Row[Any]]:
-            async with self.engine.connect() as connection:
-                return (await connection.execute(statement)).all()
+            async with self.engine.connect() as connection, self.limited(connection):
+                found = (await connection.execute(statement)).all()
+                # Here and not at the connection's return, so that the limit holds for it too.
+                await connection.rollback()
+                return found
 
         return await settled(fetch)
+
+    @asynccontextmanager
+    async def limited(self, _connection: AsyncConnection) -> AsyncIterator[None]:
+        """Break the connection if the statements of the block are not answered in time."""
+        yield
 
     @abc.abstractmethod
     async def append(self, append: Append) -> int | Found | None:
@@ -160,20 +170,47 @@ class Database(abc.ABC):
     async def begin(self, connection: AsyncConnection) -> None:
         """Begin a transaction that the connection's owner ends."""
 
+    async def begun(self) -> AsyncConnection:
+        """Take a connection out of the pool and begin a transaction, for `transaction` to end."""
+        connection = self.engine.connect()
+        begun = False
+
+        async def begin() -> None:
+            nonlocal begun
+            await connection.start()
+            try:
+                async with self.limited(connection):
+                    await self.begin(connection)
+                begun = True
+            except BaseException:
+                await self._end(connection)
+                raise
+
+        try:
+            await settled(begin)
+        except BaseException:
+            # A cancellation that came meanwhile: nobody will go on with it.
+            if begun:
+                await settled(lambda: self._end(connection))
+            raise
+        return connection
+
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self, connection: AsyncConnection) -> AsyncIterator[None]:
         """
-        Open a transaction and commit it at the end of the block; roll it back on any exception.
+        Commit a transaction at the end of the block; roll it back on any exception.
 
         A connection whose block was left by an exception is thrown away: a statement of the block's may still be on its
         way to it.
         """
-        connection = self.engine.connect()
-        await settled(connection.start)
+
+        async def commit() -> None:
+            async with self.limited(connection):
+                await self.commit(connection)
+
         try:
-            await settled(lambda: self.begin(connection))
-            yield connection
-            await settled(lambda: self.commit(connection))
+            yield
+            await settled(commit)
         except BaseException:
             await settled(lambda: self._throw_away(connection))
             raise
@@ -183,6 +220,10 @@ class Database(abc.ABC):
     @abc.abstractmethod
     async def commit(self, connection: AsyncConnection) -> None:
         """Commit what `begin` began."""
+
+    async def _end(self, connection: AsyncConnection) -> None:
+        await self._throw_away(connection)
+        await connection.close()
 
     async def _throw_away(self, connection: AsyncConnection) -> None:
         if not connection.invalidated:

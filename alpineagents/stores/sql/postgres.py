@@ -4,11 +4,16 @@ Postgres: an append is one statement, so one round trip and a transaction of its
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import asyncpg
-from sqlalchemy import URL
+from sqlalchemy import URL, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from alpineagents.errors import StoreError
@@ -24,9 +29,38 @@ STATEMENT_SECONDS = 60.0
 """How long a statement may take before its connection counts as dead."""
 
 
-def make_engine(url: URL) -> AsyncEngine:
+def make_engine(url: URL, patience: float) -> AsyncEngine:
     """Return an engine with bounded waits."""
-    return create_async_engine(url, connect_args={"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS})
+    starting: weakref.WeakKeyDictionary[asyncpg.Connection, asyncio.TimerHandle] = weakref.WeakKeyDictionary()
+
+    async def connect(*args: Any, **options: Any) -> asyncpg.Connection:
+        driver: asyncpg.Connection = await asyncpg.connect(*args, timeout=CONNECT_SECONDS, **options)
+        # SQLAlchemy asks a new connection a few things before anybody gets it.
+        starting[driver] = asyncio.get_running_loop().call_later(CONNECT_SECONDS, driver.terminate)
+        return driver
+
+    options: dict[str, Any] = {"async_creator_fn": connect, "command_timeout": STATEMENT_SECONDS}
+    engine = create_async_engine(url, connect_args=options, pool_timeout=patience)
+
+    @event.listens_for(engine.sync_engine, "handle_error")
+    def end(context: ExceptionContext) -> None:
+        # The driver has asked the server to cancel, and would wait for the word of it, for ever where none comes.
+        if isinstance(context.original_exception, TimeoutError) and context.connection is not None:
+            driver = context.connection.connection.driver_connection
+            assert driver is not None
+            driver.terminate()
+            context.is_disconnect = True
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def check(connection: Any, _record: object, _proxy: object) -> None:
+        driver = connection.driver_connection
+        if (timer := starting.pop(driver, None)) is not None:
+            timer.cancel()
+        if driver.is_closed():
+            # It ended while it lay in the pool, and so did the others as a rule: the pool connects anew.
+            raise InvalidatePoolError
+
+    return engine
 
 
 class PostgresDatabase(Database):
@@ -72,6 +106,17 @@ class PostgresDatabase(Database):
 
     async def commit(self, connection: AsyncConnection) -> None:
         await connection.commit()
+
+    @asynccontextmanager
+    async def limited(self, connection: AsyncConnection) -> AsyncIterator[None]:
+        # Whatever waits for a connection that is ended learns it at once. An app's own engine may have no limit.
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None
+        timer = asyncio.get_running_loop().call_later(STATEMENT_SECONDS, driver.terminate)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _writer(self, append: Append) -> Callable[[asyncpg.Connection], Awaitable[int | Found | None]]:
         params = append.params()
@@ -127,8 +172,11 @@ class PostgresDatabase(Database):
                 driver = (await connection.get_raw_connection()).driver_connection
                 assert driver is not None
                 try:
-                    return await function(driver)
-                except BaseException:
+                    async with self.limited(connection):
+                        return await function(driver)
+                except BaseException as error:
+                    if isinstance(error, TimeoutError):
+                        driver.terminate()
                     # Only a connection that is at rest goes back to the pool.
                     if driver.is_closed() or driver.is_in_transaction():
                         await connection.invalidate()

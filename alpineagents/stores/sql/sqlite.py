@@ -23,19 +23,15 @@ from alpineagents.stores.sql.database import ENDED, Append, Database, Head, Para
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 30.0
-"""How long a writer waits for the ones of other processes."""
-
-
 # The connections of each engine: the only way to their threads once their event loop is closed.
 _OPENED: weakref.WeakKeyDictionary[AsyncEngine, weakref.WeakSet[aiosqlite.Connection]] = weakref.WeakKeyDictionary()
 
 
-def make_engine(url: URL) -> AsyncEngine:
-    """Return an engine whose connections are durable and wait their turn."""
+def make_engine(url: URL, patience: float) -> AsyncEngine:
+    """Return an engine whose connections are durable and wait their turn, `patience` seconds at most."""
     in_memory = url.database in (None, "", ":memory:")
     pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {}
-    engine = create_async_engine(url, connect_args={"timeout": BUSY_SECONDS}, **pool)
+    engine = create_async_engine(url, connect_args={"timeout": patience}, **pool)
 
     opened = _OPENED[engine] = weakref.WeakSet()
 
@@ -56,6 +52,7 @@ def make_engine(url: URL) -> AsyncEngine:
 class SQLiteDatabase(Database):
     """A SQLite file, or a database in memory."""
 
+    waits_by_itself = True
     now = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
     # SQLite's own clock has milliseconds only; the file is of this machine, and so is Python's clock.
     updated = ":updated_at"

@@ -5,6 +5,7 @@ The SQL store: the same rules on SQLite and Postgres, over one schema and one wa
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -54,7 +55,7 @@ PAGE = 1_000
 """How many Events are read at a time: the memory that a reader needs, and the longest that decoding holds the loop."""
 
 PATIENCE_SECONDS = 20.0
-"""How long a database that was there may be away before a call gives up."""
+"""How long a call waits, unless told otherwise, for a database that is away or locked."""
 
 _BACKENDS = {
     "sqlite": (sqlite.make_engine, sqlite.SQLiteDatabase),
@@ -65,8 +66,8 @@ _BACKENDS = {
 class _Databases:
     """The databases of a store, one for each event loop that uses it; the views of a store share them."""
 
-    def __init__(self, target: URL | AsyncEngine, schema: str | None, migrate: bool) -> None:
-        self.target, self.schema, self.migrate = target, schema, migrate
+    def __init__(self, target: URL | AsyncEngine, schema: str | None, migrate: bool, patience: float) -> None:
+        self.target, self.schema, self.migrate, self.patience = target, schema, migrate, patience
         self.tables = make_tables(schema)
         self.closed = False
         self.pid = os.getpid()
@@ -106,7 +107,7 @@ class _Databases:
     def _make(self) -> Database:
         make_engine, kind = _BACKENDS[self.url.get_backend_name()]
         owned = not isinstance(self.target, AsyncEngine)
-        engine = make_engine(self.target) if isinstance(self.target, URL) else self.target
+        engine = make_engine(self.target, self.patience) if isinstance(self.target, URL) else self.target
         return kind(engine, self.tables, schema=self.schema, migrate=self.migrate, owned=owned)
 
     def _check_second_loop(self) -> None:
@@ -164,9 +165,12 @@ class SQLStore(Store):
             `postgresql://…` for Postgres; or an `AsyncEngine` of the app's own, which stays open.
         schema: the Postgres schema that holds the tables; None for the first of the search path.
         migrate: make or upgrade the tables at first use. None: on SQLite yes, on Postgres no.
+        patience: seconds that a call waits for a database that is away, or locked by another process, before it raises
+            `StoreUnavailableError`. The first call of all does not wait for a server that is away: its address may be
+            wrong.
 
     Raises:
-        ConfigError: the target is none of these.
+        ConfigError: the target is none of these, or another argument cannot work.
 
     Example:
         >>> from alpineagents import Message, State
@@ -177,7 +181,12 @@ class SQLStore(Store):
     """
 
     def __init__(
-        self, target: str | Path | URL | AsyncEngine, *, schema: str | None = None, migrate: bool | None = None
+        self,
+        target: str | Path | URL | AsyncEngine,
+        *,
+        schema: str | None = None,
+        migrate: bool | None = None,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         where = target if isinstance(target, AsyncEngine) else async_url(target)
         backend = (where.url if isinstance(where, AsyncEngine) else where).get_backend_name()
@@ -185,8 +194,10 @@ class SQLStore(Store):
             raise ConfigError(f'SQLStore keeps States in SQLite or Postgres, not {backend!r}: SQLStore("agents.db")')
         if schema is not None and (backend != "postgresql" or not schema.replace("_", "").isalnum()):
             raise ConfigError(f"schema={schema!r} is for Postgres only, and has letters, digits and '_'")
+        if not isinstance(patience, (int, float)) or not 0 <= patience < math.inf:
+            raise ConfigError(f'patience={patience!r} is not a number of seconds: SQLStore("agents.db", patience=20.0)')
         wanted = backend == "sqlite" if migrate is None else migrate
-        self._databases = _Databases(where, schema, wanted)
+        self._databases = _Databases(where, schema, wanted, float(patience))
         # The one connection of a database in memory serves all at once, so no transaction can be left open in it.
         self.has_transactions = not self._databases.in_memory
 
@@ -218,9 +229,11 @@ class SQLStore(Store):
     async def transaction(self) -> AsyncIterator[SQLTransaction]:
         if not self.has_transactions:
             raise StoreError(f'{self!r} cannot keep a transaction open: use a file, SQLStore("agents.db")')
+        database = await self._call(_itself)
+        # Nothing has been done in it yet, so to begin it is tried again like a call.
+        connection = await self._call(Database.begun)
         with translated(self._databases.place):
-            database = await self._call(_itself)
-            async with database.transaction() as connection:
+            async with database.transaction(connection):
                 yield SQLTransaction(self, database, connection)
 
     async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
@@ -312,9 +325,16 @@ class SQLStore(Store):
         if not database.is_open:
             with translated(place):
                 await database.open()
+        patience = self._databases.patience
+
+        def is_over(call: tenacity.RetryCallState) -> bool:
+            # A connection that has died unnoticed uses up a statement's whole time, and a new one may do at once.
+            enough = database.waits_by_itself or call.attempt_number > 1
+            return enough and (call.seconds_since_start or 0.0) >= patience
+
         async for attempt in tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(StoreUnavailableError),
-            stop=tenacity.stop_after_delay(PATIENCE_SECONDS),
+            stop=is_over,
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=2.0),
             reraise=True,
         ):
