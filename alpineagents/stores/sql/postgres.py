@@ -30,7 +30,12 @@ STATEMENT_SECONDS = 60.0
 
 
 def make_engine(url: URL, patience: float) -> AsyncEngine:
-    """Return an engine with bounded waits."""
+    """
+    Return an engine with bounded waits.
+
+    With `prepared_statement_cache_size=0` in its URL it keeps no statements on the server, not even under a name: a
+    pooler gives each transaction another of the server's sessions.
+    """
     starting: weakref.WeakKeyDictionary[asyncpg.Connection, asyncio.TimerHandle] = weakref.WeakKeyDictionary()
 
     async def connect(*args: Any, **options: Any) -> asyncpg.Connection:
@@ -40,6 +45,8 @@ def make_engine(url: URL, patience: float) -> AsyncEngine:
         return driver
 
     options: dict[str, Any] = {"async_creator_fn": connect, "command_timeout": STATEMENT_SECONDS}
+    if url.query.get("prepared_statement_cache_size") == "0":
+        options.update(statement_cache_size=0, prepared_statement_name_func=lambda: "")
     engine = create_async_engine(url, connect_args=options, pool_timeout=patience)
 
     @event.listens_for(engine.sync_engine, "handle_error")
