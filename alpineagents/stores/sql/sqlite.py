@@ -7,8 +7,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
@@ -20,6 +22,7 @@ from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
 from alpineagents.stores.sql.database import ENDED, Append, Database, Head, Params
+from alpineagents.stores.sql.urls import sqlite_file
 
 T = TypeVar("T")
 
@@ -61,6 +64,9 @@ class SQLiteDatabase(Database):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        file = sqlite_file(self.engine.url)
+        self._file = None if file is None else Path(file).absolute()
+        self._identity: tuple[int, int] | None = None
         self._insert_events = self.statement(
             "INSERT INTO {events} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload) "
             "VALUES (:namespace, :id, :revision, :kind, :version, :at, :run_id, :append_id, :payload)"
@@ -173,11 +179,43 @@ class SQLiteDatabase(Database):
         return await self._on_thread(transaction)
 
     async def _on_thread(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        def checked(db: sqlite3.Connection) -> T:
+            self._check_file()
+            return function(db)
+
         async def hop() -> T:
             async with self.engine.connect() as connection:
-                return await _on_thread_of(connection, function)
+                return await _on_thread_of(connection, checked)
 
         return await settled(hop)
+
+    @asynccontextmanager
+    async def limited(self, connection: AsyncConnection) -> AsyncIterator[None]:
+        # The driver has a limit of its own; what else is to be seen to before a statement is the file.
+        await _on_thread_of(connection, lambda _: self._check_file())
+        yield
+
+    def _check_file(self) -> None:
+        """
+        Refuse to go on in a file that has another name now, or none.
+
+        To SQLite an open file is as good as ever. What is written to it would be acknowledged, and be gone.
+        """
+        if self._file is None:
+            return
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            raise StoreError(
+                f"{self._file} was deleted while it was in use, so nothing can be saved in it. Make a new store"
+            ) from None
+        identity = (found.st_dev, found.st_ino)
+        if self._identity is None:
+            self._identity = identity
+        elif self._identity != identity:
+            raise StoreError(
+                f"{self._file} was replaced by another file while it was in use. Make a new store for that one"
+            )
 
 
 async def _on_thread_of(connection: AsyncConnection, function: Callable[[sqlite3.Connection], T]) -> T:
