@@ -1,0 +1,65 @@
+"""
+A script that blocks until Ctrl+C: `python interrupted.py URL STATE_ID DOOR PLACE`.
+
+It prints a line once it blocks. DOOR is `asyncio` or `sync`, PLACE says what blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from typing import NoReturn
+
+import anyio
+
+from alpineagents import Agent, Request, SQLStore, tool
+from alpineagents.testing import FakeModel, tool_call
+
+url, state_id, door, place = sys.argv[1:]
+LONG = 120.0
+
+
+def blocked() -> None:
+    print("blocked", flush=True)
+
+
+@tool(name="wait")
+def wait_in_thread() -> NoReturn:
+    """Block a thread."""
+    blocked()
+    threading.Event().wait(LONG)
+    raise AssertionError("nobody came")
+
+
+@tool(name="wait")
+async def wait() -> NoReturn:
+    """Wait in the loop."""
+    blocked()
+    await anyio.sleep(LONG)
+    raise AssertionError("nobody came")
+
+
+@tool(name="wait")
+async def resist() -> NoReturn:
+    """Wait, and take no notice of a cancellation."""
+    with anyio.CancelScope(shield=True):
+        blocked()
+        await anyio.sleep(LONG)
+    raise AssertionError("nobody came")
+
+
+async def respond(request: Request) -> object:
+    if place == "model":
+        blocked()
+        await anyio.sleep(LONG)
+    return tool_call("wait")
+
+
+tools = {"sync tool": wait_in_thread, "async tool": wait, "model": wait, "stubborn tool": resist}
+agent = Agent(FakeModel(respond), tools=[tools[place]], store=SQLStore(url))  # type: ignore[arg-type]
+
+if door == "sync":
+    agent.run_sync("Wait", id=state_id)
+else:
+    asyncio.run(agent.run("Wait", id=state_id))
