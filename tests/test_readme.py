@@ -88,8 +88,10 @@ def test_every_block_of_the_readme_runs(tmp_path: Path, migrated_postgres_url: s
         "Hello to you",
         "Sleep well",
         "the person has gone",
-        "State 'shared' is at revision 2, not at 1: another writer was first. Load it again and repeat the change: "
-        "state = await store.load('shared')",
+        (
+            "State 'shared' is at revision 2, not at 1: another writer was first. Load it again and repeat the change: "
+            "state = await store.load('shared')"
+        ),
         "web: You said: first",
         "web: You said: second",
         "web history: ['first', 'You said: first', 'second', 'You said: second']",

@@ -212,9 +212,7 @@ async def test_an_append_done_twice_lands_once(store: Store) -> None:
     event = said(2, "more")
     state.record(MessageAdded, message=event.message)  # type: ignore[attr-defined]
 
-    revisions = [
-        await store.append("s", [event], expected=1, header=header(state), append_id="a1") for _ in range(3)
-    ]
+    revisions = [await store.append("s", [event], expected=1, header=header(state), append_id="a1") for _ in range(3)]
 
     assert revisions == [2, 2, 2]
     assert [row[:2] for row in await rows_of(store, "s")][1:] == [(2, "a1")]

@@ -10,7 +10,15 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from alpineagents import Message, SQLStore, StateNotFoundError, Store, StoreClosedError, StoreSchemaError, StoreUnavailableError
+from alpineagents import (
+    Message,
+    SQLStore,
+    StateNotFoundError,
+    Store,
+    StoreClosedError,
+    StoreSchemaError,
+    StoreUnavailableError,
+)
 from tests.contract.backends import Backend, engine_of, new_state, saved, words_in
 
 
@@ -28,7 +36,7 @@ async def test_a_closed_store_refuses_every_call(backend: Backend) -> None:
     calls: list[Any] = [
         lambda: store.save(state),
         lambda: store.load("s"),
-        lambda: store.list(),
+        store.list,
         lambda: store.info("s"),
         lambda: store.exists("s"),
         lambda: store.delete("s"),

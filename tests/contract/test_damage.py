@@ -1,4 +1,4 @@
-"""What happens when rows are damaged, missing, or of a newer release: a clear error for that State, and the rest goes on."""
+"""Rows that are damaged, missing, or of a newer release: a clear error for that State, and the rest goes on."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ async def test_a_payload_cannot_say_what_its_columns_say(store: Store) -> None:
             store,
             "s",
             2,
-            payload='{"message":{"role":"user","content":[{"type":"text","text":"b"}],"is_notice":false},' + extra + "}",
+            payload='{"message":{"role":"user","content":[{"type":"text","text":"b"}],"is_notice":false},'
+            + extra
+            + "}",
         )
 
         with pytest.raises(StateDamagedError):
@@ -172,7 +174,7 @@ async def test_a_state_whose_rows_are_all_missing_is_damaged(store: Store) -> No
     ids=["a stop that is not known", "no JSON", "a status that is not known"],
 )
 async def test_a_list_goes_on_past_a_header_that_cannot_be_read(store: Store, columns: dict[str, str]) -> None:
-    """A newer release wrote it, as happens while servers are upgraded one by one; the others are listed all the same."""
+    """A newer release wrote it, as happens while servers are upgraded one by one; the others are listed."""
     await saved(store, "one")
     await saved(store, "strange")
     await saved(store, "two")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -180,10 +181,8 @@ async def test_renew_of_a_deleted_state_does_not_make_it_again(store: Store) -> 
     await claim(store, new_state(), "r1")
     await store.delete("s")
 
-    try:
+    with contextlib.suppress(StateNotFoundError):
         assert not await store.renew("s", Lease("r1", LONG))
-    except StateNotFoundError:
-        pass
     assert not await store.exists("s")
 
 
@@ -218,8 +217,6 @@ async def test_a_claim_that_landed_is_found_again(store: Store) -> None:
     state.record(RunStarted, agent=AgentInfo(model="m"))
     header = header_of(state.snapshot(), lease=Lease("r1", LONG))
 
-    revisions = [
-        await store.append("s", state.unsaved, expected=1, header=header, append_id="a1") for _ in range(2)
-    ]
+    revisions = [await store.append("s", state.unsaved, expected=1, header=header, append_id="a1") for _ in range(2)]
 
     assert revisions == [2, 2]

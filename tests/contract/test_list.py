@@ -70,9 +70,7 @@ async def test_a_history_is_in_the_order_of_revisions_although_its_times_are_shu
     state = new_state("s", *map(str, range(12)))
     start = datetime(2026, 1, 1, tzinfo=UTC)
     for name, at in (("backwards", lambda n: start - timedelta(days=n)), ("equal", lambda _: start)):
-        events: list[Event] = [
-            MessageAdded(revision=n + 1, at=at(n), message=Message.user(str(n))) for n in range(12)
-        ]
+        events: list[Event] = [MessageAdded(revision=n + 1, at=at(n), message=Message.user(str(n))) for n in range(12)]
         await store.append(name, events, expected=0, header=header_of(state.snapshot()))
 
         assert [message.text for message in (await store.load(name)).messages] == [str(n) for n in range(12)]

@@ -7,8 +7,25 @@ from typing import Any
 
 import pytest
 
-from alpineagents import Message, State, StoppedByError, StoppedByFinish, Store, TextBlock, ToolCall, ValueNotStorableError
-from alpineagents.events import AgentInfo, ModelFailed, ModelReplied, ModelRequested, RunStarted, RunStopped, ToolFinished
+from alpineagents import (
+    Message,
+    State,
+    StoppedByError,
+    StoppedByFinish,
+    Store,
+    TextBlock,
+    ToolCall,
+    ValueNotStorableError,
+)
+from alpineagents.events import (
+    AgentInfo,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    RunStarted,
+    RunStopped,
+    ToolFinished,
+)
 from alpineagents.patch import same
 from tests.contract.backends import saved
 

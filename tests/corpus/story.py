@@ -41,7 +41,7 @@ from alpineagents.usage import Usage
 
 Step = tuple[type[Event], str | None, dict[str, Any]]
 
-AWKWARD = "Grüezi \0 \ud800 \U0001f600 \u2028 \"quoted\" \\ \n"
+AWKWARD = 'Grüezi \0 \ud800 \U0001f600 \u2028 "quoted" \\ \n'
 PNG = Image.from_bytes(b"\x89PNG\r\n\x1a\n", "image/png")
 USAGE = Usage(
     input_tokens=2**63,

@@ -129,7 +129,7 @@ class Driver:
         self._from_outside(CancelRequested, by="someone")
 
     def decision(self) -> None:
-        waiting = [call_id for call_id in self.state.snapshot().calls]
+        waiting = list(self.state.snapshot().calls)
         call_id = self.draw(st.sampled_from([*waiting, "no such call"]))
         self._from_outside(ApprovalDecided, call_id=call_id, approved=self.draw(st.booleans()), by="someone")
 

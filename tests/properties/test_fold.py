@@ -16,7 +16,7 @@ from alpineagents.fold import apply, fold
 from alpineagents.messages import Message
 from alpineagents.snapshot import StateSnapshot
 from tests.properties import values
-from tests.properties.driver import Driver, Draw, drivers, dump
+from tests.properties.driver import Draw, Driver, drivers, dump
 from tests.properties.provider import complaints
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -42,7 +42,7 @@ OUTCOMES = ("ok", "error", "input_error", "denied", "cancelled", "interrupted", 
 
 
 def joined(text: str) -> str:
-    """Make one character of each surrogate pair: two halves beside each other are one character to every JSON reader."""
+    """Make one character of each surrogate pair: two halves beside each other are one to every JSON reader."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
