@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Literal
 
@@ -122,7 +121,7 @@ class SungV3(Finished):
 
 
 @pytest.fixture
-def sung(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def sung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let there be a kind of Event that has had three formats; give the versions that were upcast."""
     upcast: list[int] = []
 
@@ -137,7 +136,7 @@ def sung(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setitem(KINDS, "sung", SungV3)
     monkeypatch.setitem(codec.UPCASTERS, ("sung", 1), from_1)
     monkeypatch.setitem(codec.UPCASTERS, ("sung", 2), from_2)
-    yield upcast
+    return upcast
 
 
 def test_an_old_format_is_upcast_version_by_version(sung: list[int]) -> None:

@@ -100,7 +100,7 @@ def test_only_a_message_can_be_added(message: Any) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], State], Callable[[State], object], str]] = {
-    "a result without its call": (lambda: State(), lambda s: s.add_message(results("c")), "message_added"),
+    "a result without its call": (State, lambda s: s.add_message(results("c")), "message_added"),
     "a result of another call": (
         lambda: State(messages=[calls("c")]),
         lambda s: s.add_message(results("d")),
@@ -132,7 +132,7 @@ REFUSED: dict[str, tuple[Callable[[], State], Callable[[State], object], str]] =
         "message_added",
     ),
     "a call of a user": (
-        lambda: State(),
+        State,
         lambda s: s.add_message(Message(role="user", content=(ToolCall(id="c", name="t"),))),
         "message_added",
     ),
@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[Callable[[], State], Callable[[State], object], str]] =
         "model_replied",
     ),
     "a call id used before": (
-        lambda: asked_again(),
+        asked_again,
         lambda s: s.record(ModelReplied, message=calls("c")),
         "model_replied",
     ),
@@ -214,13 +214,13 @@ REFUSED: dict[str, tuple[Callable[[], State], Callable[[State], object], str]] =
         "run_stopped",
     ),
     "a run without a name": (
-        lambda: State(),
+        State,
         lambda s: s.record(RunStarted, agent=AgentInfo(model="m")),
         "run_started",
     ),
     "a first run without its Agent": (lambda: named(State()), lambda s: s.record(RunStarted), "run_started"),
     "an Event of a run that was taken over from": (
-        lambda: taken_over(),
+        taken_over,
         lambda s: s.record(ModelRequested, model="m"),
         "model_requested",
     ),
