@@ -99,6 +99,49 @@ def test_only_a_message_can_be_added(message: Any) -> None:
     assert state.revision == 0
 
 
+def named(state: State) -> State:
+    state.run_id = "r"
+    return state
+
+
+def started(state: State) -> State:
+    named(state).record(RunStarted, agent=AgentInfo(model="m"))
+    return state
+
+
+def tool_started(*ids: str) -> State:
+    state = in_turn(*ids)
+    state.record(ToolStarted, call_id=ids[0])
+    return state
+
+
+def tool_denied(*ids: str) -> State:
+    state = in_turn(*ids)
+    state.record(ToolFinished, call_id=ids[0], outcome="denied")
+    return state
+
+
+def approval_asked(call_id: str) -> State:
+    state = in_turn(call_id)
+    state.record(ApprovalRequested, call_id=call_id, digest="d")
+    return state
+
+
+def asked_again() -> State:
+    state = in_turn("c")
+    state.record(ToolFinished, call_id="c", outcome="denied")
+    state.record(ModelRequested, model="m")
+    return state
+
+
+def taken_over() -> State:
+    state = running()
+    state.run_id = "r2"
+    state.record(RunStarted)
+    state.run_id = "r"
+    return state
+
+
 REFUSED: dict[str, tuple[Callable[[], State], Callable[[State], object], str]] = {
     "a result without its call": (State, lambda s: s.add_message(results("c")), "message_added"),
     "a result of another call": (
@@ -225,49 +268,6 @@ REFUSED: dict[str, tuple[Callable[[], State], Callable[[State], object], str]] =
         "model_requested",
     ),
 }
-
-
-def named(state: State) -> State:
-    state.run_id = "r"
-    return state
-
-
-def started(state: State) -> State:
-    named(state).record(RunStarted, agent=AgentInfo(model="m"))
-    return state
-
-
-def tool_started(*ids: str) -> State:
-    state = in_turn(*ids)
-    state.record(ToolStarted, call_id=ids[0])
-    return state
-
-
-def tool_denied(*ids: str) -> State:
-    state = in_turn(*ids)
-    state.record(ToolFinished, call_id=ids[0], outcome="denied")
-    return state
-
-
-def approval_asked(call_id: str) -> State:
-    state = in_turn(call_id)
-    state.record(ApprovalRequested, call_id=call_id, digest="d")
-    return state
-
-
-def asked_again() -> State:
-    state = in_turn("c")
-    state.record(ToolFinished, call_id="c", outcome="denied")
-    state.record(ModelRequested, model="m")
-    return state
-
-
-def taken_over() -> State:
-    state = running()
-    state.run_id = "r2"
-    state.record(RunStarted)
-    state.run_id = "r"
-    return state
 
 
 @pytest.mark.parametrize("case", REFUSED)
