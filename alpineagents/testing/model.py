@@ -1,5 +1,5 @@
 """
-What tests of agents use: a model that gives prepared replies.
+A model that gives prepared replies, for tests of agents.
 """
 
 from __future__ import annotations

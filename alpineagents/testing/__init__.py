@@ -1,0 +1,23 @@
+"""What tests use: a model that gives prepared replies, and the rules that every store keeps."""
+
+from typing import TYPE_CHECKING
+
+from alpineagents.testing.model import FakeModel, tool_call
+
+if TYPE_CHECKING:
+    from alpineagents.testing.contract import StoreContract
+
+__all__ = ["FakeModel", "StoreContract", "tool_call"]
+
+
+def __getattr__(name: str) -> object:
+    # Only the contract needs pytest, which an app that tests with something else may not have.
+    if name != "StoreContract":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from alpineagents.testing.contract import StoreContract
+    except ModuleNotFoundError as error:
+        if error.name != "pytest":
+            raise
+        raise ImportError("StoreContract is a class of tests for pytest: pip install pytest") from error
+    return StoreContract

@@ -1,0 +1,1 @@
+"""Stores that each break one rule of the contract, and a contract for each."""
