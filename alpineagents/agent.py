@@ -24,7 +24,7 @@ from alpineagents.messages import Message, Reply
 from alpineagents.models import resolve_model
 from alpineagents.models.base import Model
 from alpineagents.repair import OnUnknown
-from alpineagents.runner import Item, Run, current, repeat
+from alpineagents.runner import Item, Run, current, repeat, waiting_for_approval
 from alpineagents.state import State, check_id
 from alpineagents.stopped import Stopped, StoppedByUntil
 from alpineagents.stores.base import Store
@@ -196,7 +196,7 @@ class Agent:
         state = await self.store.load(id)
         if prompt is not None:
             message = self._message(prompt)
-            if _last_unanswered(state) != message:
+            if not _waits(message, state):
                 state.add_message(message)
         return await self.run(state)
 
@@ -243,14 +243,17 @@ class Agent:
             except Exception as error:  # noqa: BLE001  # handed over to the reader
                 stream.fail(error)
 
+    def _report(self, item: Item) -> None:
+        if self.reporter is not None:
+            try:
+                self.reporter(item)
+            except Exception:
+                log.exception("the reporter failed; the run goes on")
+
     async def _run(self, state: State, emit: Callable[[Item], None]) -> None:
         def tell(item: Item) -> None:
             emit(item)
-            if self.reporter is not None:
-                try:
-                    self.reporter(item)
-                except Exception:
-                    log.exception("the reporter failed; the run goes on")
+            self._report(item)
 
         async def body(run: Run) -> Stopped:
             return await repeat(self.loop, run)
@@ -259,7 +262,7 @@ class Agent:
             raise ConfigError(f'{state!r} has no message to answer: state.add_message(Message.user("…"))')
         if self.store is not None:
             self.store.check_scope(state)
-        await Run(self, state, tell).execute(body)
+        await Run(self, state, tell).execute(body, again=True)
 
     async def think(self, state: State) -> Reply:
         """
@@ -290,7 +293,7 @@ class Agent:
 
         async def body(run: Run) -> Stopped:
             await make_calls(self, run)
-            return StoppedByUntil(name="use_tools")
+            return waiting_for_approval(state) or StoppedByUntil(name="use_tools")
 
         await self._within(state, body)
 
@@ -299,7 +302,7 @@ class Agent:
         if run is not None:
             await body(run)
         else:
-            await Run(self, state, lambda _item: None).execute(body)
+            await Run(self, state, self._report).execute(body)
 
     async def aclose(self) -> None:
         """Close the connections of the model. The store is its maker's to close."""
@@ -374,7 +377,11 @@ class RunStream:
         return f"<RunStream of {self.state!r}>"
 
 
-def _last_unanswered(state: State) -> Message | None:
-    queued = state.snapshot().queued
-    last = queued[-1] if queued else (state.messages[-1] if state.messages else None)
-    return last if last is not None and last.is_plain else None
+def _waits(message: Message, state: State) -> bool:
+    """Tell whether the message is the last one that was said and has no answer, whatever the model did since."""
+    for earlier in (*reversed(state.snapshot().queued), *reversed(state.messages)):
+        if earlier.is_plain and (earlier == message or not earlier.is_notice):
+            return earlier == message
+        if earlier.role == "assistant" and not earlier.tool_calls:
+            return False
+    return False

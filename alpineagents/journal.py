@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from alpineagents.errors import AlpineAgentsError, StateBusyError, StateConflictError, StoreUnavailableError
-from alpineagents.events import Event, is_inbox
+from alpineagents.events import Event, MessageAdded, RunStopped, is_inbox
 from alpineagents.repair import Step
 from alpineagents.shield import settled
 from alpineagents.state import EventT, State
+from alpineagents.stopped import Stopped
 from alpineagents.stores.base import Store
 from alpineagents.stores.header import Lease, StateKey, header_of
 
@@ -47,7 +48,7 @@ class Journal:
         self._store, self._lease, self._saved = store, lease, saved
         self._key = StateKey(state.namespace, state.id)
         self._writing = anyio.Lock()
-        self._told = state.saved_revision
+        self._told = state.saved_revision if store is not None else _end_of_last_run(state)
         self._claimed = False
 
     def add(self, kind: type[EventT], **fields: Any) -> EventT:
@@ -98,9 +99,6 @@ class Journal:
                 # A commit that was cancelled, or whose acknowledgement was lost, has happened or not; the store knows.
                 if not await settled(self._has_landed):
                     self.state.drop_unsaved(self.run_id)
-                    # Where the store gives no answer the commit may yet have happened. What is saved next is something
-                    # else, and must not be taken for it by its id.
-                    self.state.mark_saved(self.state.saved_revision)
                     raise
                 landed = self.state.revision
                 if not isinstance(error, StoreUnavailableError):
@@ -121,7 +119,7 @@ class Journal:
 
     def _mark(self, landed: int) -> None:
         self.state.mark_saved(landed)
-        self._tell()
+        self._tell(landed)
 
     async def renew(self) -> None:
         """
@@ -132,24 +130,56 @@ class Journal:
         """
         if self._store is None:
             return
-        if not await self._store.renew(self._key, Lease(self.run_id, self._lease)):
+        lease = Lease(self.run_id, self._lease)
+        kept = await self._store.renew(self._key, lease)
+        if kept and await self._store_revision() <= self.state.saved_revision:
+            return
+        # Looked at again with no append of this run's own under way, which may have landed unacknowledged meanwhile.
+        async with self._writing:
+            if self.state.snapshot().run_id == self.run_id:
+                await settled(lambda: self._look(lease))
+
+    async def _look(self, lease: Lease) -> None:
+        assert self._store is not None
+        if not await self._store.renew(self._key, lease):
             self._lose(await self._store_revision())
-        if (await self._store.info(self._key)).revision > self.state.saved_revision:
-            async with self._writing:
-                await settled(self._take_in)
+        await self._take_in(expected=False)
+
+    async def end(self, stopped: Stopped, *, give_way: bool) -> bool:
+        """
+        Record that the run stopped.
+
+        Args:
+            give_way: where a message came in since the loop looked, do not stop behind it.
+
+        Returns:
+            Whether it is recorded; False if the run is to go on.
+        """
+        async with self._writing:
+            await self._write()
+            self.add(RunStopped, stopped=stopped)
+            if self._store is None or not give_way:
+                await self._write()
+                return True
+            landed = await self._append_with(self._store.append, give_way=True)
+            if landed:
+                self._mark(landed)
+            else:
+                self._tell(self.state.saved_revision)
+            return landed > 0
 
     async def _write(self) -> None:
         if self.lost is not None:
             raise self.lost
         if self._store is None:
-            self._mark(self.state.revision)
+            self._tell(self.state.revision)
         else:
             # An append whose reply was lost may have landed without what was added since.
             while self.state.unsaved:
                 self._mark(await self._append_with(self._store.append))
 
-    async def _append_with(self, append: Append) -> int:
-        """Append what is unsaved, behind whatever came in meanwhile."""
+    async def _append_with(self, append: Append, *, give_way: bool = False) -> int:
+        """Append what is unsaved, behind whatever came in meanwhile; take it back for a message, if told to, and say 0."""
         while True:
             value = self.state.snapshot()
             seconds = self._lease if value.run_id == self.run_id else 0.0
@@ -165,7 +195,9 @@ class Journal:
                     self._key, unsaved, expected=expected, header=header, append_id=self.state.append_id
                 )
             except StateConflictError:
-                await self._take_in()
+                if await self._take_in() and give_way:
+                    self.state.drop_unsaved(self.run_id)
+                    return 0
             except StateBusyError as error:
                 if not self._claimed:
                     raise
@@ -178,13 +210,26 @@ class Journal:
         assert self._store is not None
         return (await self._store.info(self._key)).revision
 
-    async def _take_in(self) -> None:
+    async def _take_in(self, *, expected: bool = True) -> bool:
+        """
+        Fold in what the store has behind the saved Events.
+
+        Args:
+            expected: there must be something, since an append was refused.
+
+        Returns:
+            Whether a message is among it.
+        """
         assert self._store is not None
         revision = self.state.saved_revision
         between = [event async for event in self._store.read(self._key, after=revision)]
-        if not between or not all(is_inbox(event) for event in between):
+        if (expected and not between) or not all(is_inbox(event) for event in between):
             self._lose(await self._store_revision())
+        if not between:
+            return False
         self.state.take_in(between)
+        self._tell(self.state.saved_revision)
+        return any(isinstance(event, MessageAdded) for event in between)
 
     def _lose(self, actual: int, cause: Exception | None = None) -> None:
         hint = "Another run has taken the State; this one has stopped"
@@ -193,7 +238,14 @@ class Journal:
             self.lost = error
         raise error from cause
 
-    def _tell(self) -> None:
-        for event in self.state.history[self._told : self.state.saved_revision]:
+    def _tell(self, revision: int) -> None:
+        for event in self.state.history[self._told : revision]:
             self._saved(event)
-        self._told = self.state.saved_revision
+        self._told = max(self._told, revision)
+
+
+def _end_of_last_run(state: State) -> int:
+    revision = state.revision
+    while revision and state.history[revision - 1].kind != "run_stopped":
+        revision -= 1
+    return revision

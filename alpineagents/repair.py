@@ -14,10 +14,14 @@ from alpineagents.events import ApprovalRequested, Event, ModelFailed, RunStoppe
 from alpineagents.messages import TextBlock, ToolCall
 from alpineagents.snapshot import CallState, StateSnapshot
 from alpineagents.stopped import Stopped
+from alpineagents.usage import Usage
 
 OnUnknown = Literal["report", "retry", "ask"]
 Step = tuple[type[Event], dict[str, Any]]
 """A kind of Event and its fields."""
+
+UNPRICED = Usage(requests=1, unpriced_requests=1)
+"""What is known of a request that gave no reply."""
 
 UNKNOWN = (
     "The outcome of this call is unknown: the process that ran it ended before the result was saved, so it may have "
@@ -57,7 +61,8 @@ def repairs(value: StateSnapshot, tools: Mapping[str, Safety], on_unknown: OnUnk
             unknown, run it again, or ask a person.
     """
     if value.requesting:
-        yield ModelFailed, {"outcome": "interrupted", "message": "the process ended before the reply was saved"}
+        text = "the process ended before the reply was saved"
+        yield ModelFailed, {"outcome": "interrupted", "message": text, "usage": UNPRICED}
     for state in value.calls.values():
         decided = state.result is not None or state.approval is not None
         if decided or not state.starts or may_run_again(tools.get(state.call.name)):

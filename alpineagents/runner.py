@@ -12,6 +12,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -70,11 +71,16 @@ class Run:
         self.agent, self.state, self.emit = agent, state, emit
         self.journal = Journal(state, agent.store, run_id=self.id, lease=agent.lease, saved=self._saved)
         self._scope = anyio.CancelScope()
+        self._beating = anyio.CancelScope()
         self._lost: StateConflictError | StateNotFoundError | None = None
+        self.turns = 0
 
-    async def execute(self, body: Callable[[Run], Awaitable[Stopped]]) -> None:
+    async def execute(self, body: Callable[[Run], Awaitable[Stopped]], *, again: bool = False) -> None:
         """
         Claim the State, await the body, record how it ended.
+
+        Args:
+            again: await the body once more where a message came in since it ended, so that none is left unanswered.
 
         Raises:
             StateBusyError: another run owns the State, in this process or in another.
@@ -92,8 +98,10 @@ class Run:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._beat)
                 with self._scope:
-                    failure = await self._body(body)
-                group.cancel_scope.cancel()
+                    failure = await self._body(body, again)
+                # Not the group's own scope: it holds this task too, and Python before 3.13 can take that for a
+                # cancellation from outside.
+                self._beating.cancel()
         finally:
             del _runs[self.state]
             self.state.run_id = None
@@ -121,10 +129,14 @@ class Run:
                 await settled(self._close_cancelled)
             raise
 
-    async def _body(self, body: Callable[[Run], Awaitable[Stopped]]) -> BaseException | None:
+    async def _body(self, body: Callable[[Run], Awaitable[Stopped]], again: bool) -> BaseException | None:
         # What the body raises is handed over instead of raised, since a task group would wrap it.
         try:
-            stopped = await body(self)
+            while True:
+                stopped = await body(self)
+                give_way = again and isinstance(stopped, (StoppedByUntil, StoppedByFinish))
+                if await settled(partial(self.journal.end, stopped, give_way=give_way)):
+                    return None
         except anyio.get_cancelled_exc_class():
             await settled(self._close_cancelled)
             raise
@@ -137,11 +149,6 @@ class Run:
                 steps = closing(self.state.snapshot(), failed, f"the run failed with {name}")
                 await settled(lambda: self._close(steps))
             return error
-        try:
-            await settled(lambda: self.journal.record(RunStopped, stopped=stopped))
-        except AlpineAgentsError as error:
-            return error
-        return None
 
     async def _close_cancelled(self) -> None:
         by = self.state.snapshot().cancelled_by
@@ -149,7 +156,7 @@ class Run:
         await self._close(closing(self.state.snapshot(), StoppedByCancel(by=by or ""), reason))
 
     async def _close(self, steps: Iterable[Step]) -> None:
-        if self._lost is not None or self.journal.lost is not None:
+        if self._lost is not None or self.journal.lost is not None or self.state.snapshot().run_id != self.id:
             return
         try:
             await self.journal.record_all(steps)
@@ -160,6 +167,10 @@ class Run:
     async def _beat(self) -> None:
         if self.agent.store is None:
             return
+        with self._beating:
+            await self._keep_beating()
+
+    async def _keep_beating(self) -> None:
         while True:
             await anyio.sleep(self.agent.lease / BEATS_PER_LEASE)
             try:
@@ -192,18 +203,26 @@ async def repeat(loop: Loop, run: Run) -> Stopped:
     agent, state = run.agent, run.state
     if state.pending_calls:
         await agent.use_tools(state)
-    for _ in range(loop.limit):
+    while True:
         if stopped := await _stopped(loop, state):
             return stopped
+        if run.turns == loop.limit:
+            return StoppedByLimit(turns=loop.limit)
+        run.turns += 1
         await loop.turn(agent, state)
-    return await _stopped(loop, state) or StoppedByLimit(turns=loop.limit)
+
+
+def waiting_for_approval(state: State) -> WaitingForApproval | None:
+    """Return that the State waits for a person, if it does."""
+    calls = state.snapshot().calls.values()
+    waiting = tuple(call.call.id for call in calls if call.approval == "requested" and call.result is None)
+    return WaitingForApproval(call_ids=waiting) if waiting else None
 
 
 async def _stopped(loop: Loop, state: State) -> Stopped | None:
     value = state.snapshot()
-    waiting = tuple(call.call.id for call in value.calls.values() if call.approval == "requested" and not call.result)
-    if waiting:
-        return WaitingForApproval(call_ids=waiting)
+    if waiting := waiting_for_approval(state):
+        return waiting
     if value.finished:
         return StoppedByFinish(answer=value.answer)
     if name := await loop.held(state):

@@ -271,7 +271,7 @@ class State:
             EventOrderError: a turn is open.
         """
         with_results = [index for index, message in enumerate(self.messages) if message.tool_results]
-        cleared = set(with_results[: len(with_results) - keep if keep else None])
+        cleared = set(with_results[: max(0, len(with_results) - keep)])
         messages = tuple(
             _cleared(message) if index in cleared else message for index, message in enumerate(self.messages)
         )
@@ -289,6 +289,7 @@ class State:
         """
         fork = type(self)(id=id, namespace=self._namespace)
         fork._history, fork._value = self._history, self._value
+        fork._unsaved_values = {fork.revision: fork._value}
         fork.parent_id = self._id
         return fork
 
@@ -375,10 +376,11 @@ class State:
 
     def mark_saved(self, revision: int) -> None:
         """Say that a store has the history up to a revision."""
-        for event in self._history[self.saved_revision : revision]:
-            after = self._unsaved_values.pop(event.revision, None)
-            self._saved_value = after or apply(self._saved_value, event, state_id=self._id)
-        self._append_id = None
+        with self._writing:
+            for event in self._history[self.saved_revision : revision]:
+                after = self._unsaved_values.pop(event.revision, None)
+                self._saved_value = after or apply(self._saved_value, event, state_id=self._id)
+            self._append_id = None
 
     @property
     def append_id(self) -> str:
@@ -388,11 +390,14 @@ class State:
         return self._append_id
 
     def drop_unsaved(self, run_id: str) -> None:
-        """Take back the unsaved Events of a run that could not begin."""
-        kept = self.saved_revision + sum(event.run_id != run_id for event in self.unsaved)
-        self._value = self._unsaved_values.get(kept, self._saved_value)
-        self._history = FrozenList(self._history[:kept])
-        self._unsaved_values = {revision: value for revision, value in self._unsaved_values.items() if revision <= kept}
+        """Take back the unsaved Events of a run, which stand at the end."""
+        with self._writing:
+            kept = self.saved_revision + sum(event.run_id != run_id for event in self.unsaved)
+            self._value = self._unsaved_values.get(kept, self._saved_value)
+            self._history = FrozenList(self._history[:kept])
+            self._unsaved_values = {at: value for at, value in self._unsaved_values.items() if at <= kept}
+            # If they had landed after all, what is saved next must not be taken for them by its id.
+            self._append_id = None
 
     def take_in(self, events: Sequence[Event]) -> None:
         """
@@ -401,21 +406,22 @@ class State:
         Raises:
             EventOrderError: an unsaved Event cannot follow them; nothing is taken in.
         """
-        saved = fold(self._saved_value, events, state_id=self._id)
-        newcomers = tuple(event.message for event in events if isinstance(event, MessageAdded))
-        mine: list[Event] = []
-        for event in self.unsaved:
-            change: dict[str, Any] = {"revision": event.revision + len(events)}
-            if isinstance(event, ContextChanged):
-                # A context that was made without knowing of these messages must not drop them.
-                change["messages"] = (*event.messages, *newcomers)
-            mine.append(event.model_copy(update=change))
-        values = [saved]
-        for event in mine:
-            values.append(apply(values[-1], event, state_id=self._id))
-        self._history = FrozenList((*self._history[: self.saved_revision], *events, *mine))
-        self._value, self._saved_value = values[-1], saved
-        self._unsaved_values = {value.revision: value for value in values[1:]}
+        with self._writing:
+            saved = fold(self._saved_value, events, state_id=self._id)
+            newcomers = tuple(event.message for event in events if isinstance(event, MessageAdded))
+            mine: list[Event] = []
+            for event in self.unsaved:
+                change: dict[str, Any] = {"revision": event.revision + len(events)}
+                if isinstance(event, ContextChanged):
+                    # A context that was made without knowing of these messages must not drop them.
+                    change["messages"] = (*event.messages, *newcomers)
+                mine.append(event.model_copy(update=change))
+            values = [saved]
+            for event in mine:
+                values.append(apply(values[-1], event, state_id=self._id))
+            self._history = FrozenList((*self._history[: self.saved_revision], *events, *mine))
+            self._value, self._saved_value = values[-1], saved
+            self._unsaved_values = {value.revision: value for value in values[1:]}
 
 
 def _cleared(message: Message) -> Message:

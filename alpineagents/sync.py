@@ -28,13 +28,17 @@ class _Door:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
+        self.closing = False
         self.at_exit: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.thread = threading.Thread(target=self._run, name="alpineagents-sync", daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while not self.closing:
+            # A tool that calls sys.exit() in a task of its own ends a loop; other calls need it still.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
 
     async def _give_back(self) -> None:
         for give_back in self.at_exit:
@@ -47,6 +51,7 @@ class _Door:
             return
         # Bounded: a database that does not answer must not keep a process from ending.
         wait([asyncio.run_coroutine_threadsafe(self._give_back(), self.loop)], timeout=CLOSE_SECONDS)
+        self.closing = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(timeout=CLOSE_SECONDS)
         if not self.thread.is_alive():
@@ -101,10 +106,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T], *, called: str, instead: str) ->
 async def _settle(coroutine: Coroutine[Any, Any, T], outcome: Future[T]) -> None:
     try:
         outcome.set_result(await coroutine)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  # raised where the call was made
         outcome.set_exception(error)
-        if not isinstance(error, (Exception, asyncio.CancelledError)):
-            raise
 
 
 def close_at_exit(give_back: Callable[[], Coroutine[Any, Any, None]]) -> None:

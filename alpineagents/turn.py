@@ -5,7 +5,7 @@ The two halves of a turn: ask the model, and make the calls it asks for. Both wr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -14,11 +14,10 @@ from alpineagents.errors import ProviderError
 from alpineagents.events import ApprovalRequested, ModelFailed, ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from alpineagents.messages import Reply, Request, TextBlock, ToolCall
 from alpineagents.models.base import Delta
-from alpineagents.repair import Step
+from alpineagents.repair import UNPRICED, Step
 from alpineagents.runner import ERROR_LENGTH, Run
 from alpineagents.snapshot import CallState
 from alpineagents.tools import Tool, ToolContext, ToolResult, check, execute
-from alpineagents.usage import Usage
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -56,7 +55,7 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
             error="" if cancelled else type(error).__name__,
             message="the run was cancelled" if cancelled else str(error)[:ERROR_LENGTH],
             partial="".join(shown),
-            usage=Usage(requests=1, unpriced_requests=1),
+            usage=UNPRICED,
         )
         raise
     reply = reply.model_copy(update={"message": run.state.with_unique_ids(reply.message)})
@@ -151,7 +150,7 @@ def _groups(agent: Agent, ready: Iterable[Ready]) -> Iterator[list[Ready]]:
 async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
     started: list[Step] = [(ToolStarted, {"call_id": state.call.id, "attempt": state.starts + 1}) for state, _ in group]
     await run.journal.record_all(started)
-    failures: list[Exception] = []
+    failures: list[BaseException] = []
 
     async def make(state: CallState, args: dict[str, object]) -> None:
         tool = agent.tools[state.call.name]
@@ -163,8 +162,11 @@ async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
                 await run.journal.record_all([_finished(state, result)])
             if result.error is not None:
                 failures.append(result.error)
-        except Exception as error:  # noqa: BLE001
-            # Not the tool's: nothing more can be saved, so nothing more may be done.
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001
+            # Nothing more can be saved, or a tool ends the program: nothing more may be done. It is raised where the run
+            # is awaited, since in a task of its own it would end the event loop.
             failures.append(error)
             together.cancel_scope.cancel()
 
@@ -198,7 +200,7 @@ def _finished(state: CallState, result: ToolResult) -> Step:
     return ToolFinished, {"call_id": state.call.id, "outcome": result.outcome, "content": result.content}
 
 
-def _raise_first(failures: list[Exception]) -> None:
+def _raise_first(failures: Sequence[BaseException]) -> None:
     for other in failures[1:]:
         failures[0].add_note(f"and another call failed with {type(other).__name__}: {other}")
     if failures:

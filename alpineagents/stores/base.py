@@ -25,7 +25,7 @@ from alpineagents.errors import (
     StateNotFoundError,
     StoreFeatureError,
 )
-from alpineagents.events import ApprovalDecided, CancelRequested, Event, MessageAdded
+from alpineagents.events import ApprovalDecided, CancelRequested, Event, MessageAdded, RunStopped
 from alpineagents.fold import FIRST_MESSAGE_LENGTH, header_status
 from alpineagents.messages import Message
 from alpineagents.shield import settled
@@ -280,6 +280,10 @@ class Store:
                 'state.add_message(Message.user("…"))'
             )
         while unsaved := state.unsaved:
+            ended = [event for event in unsaved if isinstance(event, RunStopped)]
+            if lease is None and ended and ended[-1].run_id is not None:
+                # The end of a run that could not be saved when it came gives the State up now.
+                lease = Lease(ended[-1].run_id, 0.0)
             header = header_of(state.snapshot(), follows=state.follows, parent_id=state.parent_id, lease=lease)
             landed = await self.append(
                 self.key(state.id),

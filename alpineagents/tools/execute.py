@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import math
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 import anyio.to_thread
+from anyio._core._eventloop import threadlocals
 
 from alpineagents.errors import ToolError, ToolInputError, ValueNotStorableError
 from alpineagents.messages import Image, Outcome, TextBlock, ToolCall
@@ -20,6 +26,8 @@ from alpineagents.tools.base import Tool
 from alpineagents.tools.content import to_content
 from alpineagents.tools.context import ToolContext
 from alpineagents.tools.mistakes import listed, nearest, shorten, takes
+
+T = TypeVar("T")
 
 _MAX_MESSAGE = 2000
 """Characters of an unexpected exception's message that a model is told."""
@@ -112,7 +120,7 @@ async def execute(
     try:
         if tool.is_async:
             return _returned(tool.name, await entered())
-        settled = await anyio.to_thread.run_sync(_settle, tool.name, entered, abandon_on_cancel=True)
+        settled = await _in_thread(partial(_settle, tool.name, entered))
         if isinstance(settled, ToolResult):
             return settled
         if isinstance(settled, _Raised):
@@ -128,6 +136,30 @@ async def execute(
             raise
     # Out here, for in there Python would give it the group that holds it as its context: a circle.
     raise going_up
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    """
+    Run a function that raises nothing in a thread of its own, and leave it behind where the caller is cancelled.
+
+    The thread is a daemon: one of anyio's workers would keep the process from ending as long as the function runs.
+    """
+    done = anyio.Event()
+    token = anyio.lowlevel.current_token()
+    context = contextvars.copy_context()
+    results: list[T] = []
+
+    def work() -> None:
+        # What anyio's own worker threads know, so that `anyio.from_thread` works in a tool.
+        threadlocals.current_token = token
+        results.append(context.run(function))
+        with suppress(anyio.RunFinishedError):
+            anyio.from_thread.run_sync(done.set, token=token)
+
+    async with anyio.to_thread.current_default_thread_limiter():
+        threading.Thread(target=work, name="alpineagents-tool", daemon=True).start()
+        await done.wait()
+    return results[0]
 
 
 def _settle(tool_name: str, entered: Callable[[], Any]) -> ToolResult | _Unfinished | _Raised:

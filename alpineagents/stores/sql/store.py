@@ -63,6 +63,10 @@ _BACKENDS = {
 }
 
 
+_INHERITED: list[object] = []
+"""The pools of the process that this one was forked from."""
+
+
 class _Databases:
     """The databases of a store, one for each event loop that uses it; the views of a store share them."""
 
@@ -134,6 +138,8 @@ class _Databases:
         # After a fork the sockets are the parent's: closing them here would end its sessions.
         for database in self.by_loop.values():
             if database.owned:
+                # Kept for ever: the end of a connection object would take its socket from what the parent watches.
+                _INHERITED.append(database.engine.sync_engine.pool)
                 database.engine.sync_engine.dispose(close=False)
         in_use, self.pid = bool(self.by_loop), os.getpid()
         if in_use and isinstance(self.target, URL):
