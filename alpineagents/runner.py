@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from alpineagents.errors import AlpineAgentsError, ResumeWarning, StateBusyError, StateConflictError, StateNotFoundError
-from alpineagents.events import Event, RunStarted, RunStopped
+from alpineagents.events import Event, RunStarted
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
 from alpineagents.models.base import Delta

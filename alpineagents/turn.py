@@ -165,8 +165,8 @@ async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001
-            # Nothing more can be saved, or a tool ends the program: nothing more may be done. It is raised where the run
-            # is awaited, since in a task of its own it would end the event loop.
+            # Nothing more can be saved, or a tool ends the program: nothing more may be done. It is raised where the
+            # run is awaited, since in a task of its own it would end the event loop.
             failures.append(error)
             together.cancel_scope.cancel()
 
