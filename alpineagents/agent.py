@@ -10,7 +10,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any, Self, get_args
 
 import anyio
@@ -84,6 +84,10 @@ class Agent:
             raise ConfigError("loop is a function made a loop: @loop(until=waiting_for_user, limit=50)")
         if store is not None and not isinstance(store, Store):
             raise ConfigError(f'store={store!r:.80} is not a Store: Agent(model, store=SQLStore("agents.db"))')
+        if not isinstance(system, (str, NoneType)) or not isinstance(name, (str, NoneType)):
+            raise ConfigError('system and name are texts: Agent(model, system="Be brief.", name="guide")')
+        if reporter is not None and not callable(reporter):
+            raise ConfigError("reporter is a function of each item: Agent(model, reporter=print)")
         if on_unknown not in get_args(OnUnknown):
             raise ConfigError(f"on_unknown={on_unknown!r} is not one of {', '.join(map(repr, get_args(OnUnknown)))}")
         if not isinstance(lease, (int, float)) or not 0 < lease < math.inf:

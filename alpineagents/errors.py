@@ -36,6 +36,25 @@ from __future__ import annotations
 class AlpineAgentsError(Exception):
     """The root of every error that this library raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An error goes through a process pool as it is, whatever its constructor takes.
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[BaseException], args: tuple[object, ...], attributes: dict[str, object]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+def said(error: BaseException, length: int = 2_000) -> str:
+    """Return what an error says, cut; its own `__str__` may fail."""
+    try:
+        return str(error)[:length]
+    except Exception:  # noqa: BLE001  # the author's code
+        return "(its message cannot be read)"
+
 
 class ConfigError(AlpineAgentsError, ValueError):
     """An Agent, a tool, a loop or a store was built from settings that cannot work."""
@@ -307,6 +326,9 @@ class ResumeWarning(UserWarning):
         self.state_id, self.changes = state_id, changes
         differences = ", ".join(_said(name, pair) for name, pair in changes.items())
         super().__init__(f"State {state_id!r} goes on with an Agent that differs in {differences}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
 
 
 def _said(name: str, pair: tuple[object, object]) -> str:

@@ -179,7 +179,7 @@ class Journal:
                 self._mark(await self._append_with(self._store.append))
 
     async def _append_with(self, append: Append, *, give_way: bool = False) -> int:
-        """Append what is unsaved, behind whatever came in meanwhile; if told to, take it back for a message and say 0."""
+        """Append what is unsaved behind what came in meanwhile; if told to, take it back for a message and say 0."""
         while True:
             value = self.state.snapshot()
             seconds = self._lease if value.run_id == self.run_id else 0.0

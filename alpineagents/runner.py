@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from alpineagents.errors import AlpineAgentsError, ResumeWarning, StateBusyError, StateConflictError, StateNotFoundError
+from alpineagents.errors import (
+    AlpineAgentsError,
+    ResumeWarning,
+    StateBusyError,
+    StateConflictError,
+    StateNotFoundError,
+    said,
+)
 from alpineagents.events import Event, RunStarted
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
@@ -45,7 +52,6 @@ Item = Event | Delta
 
 Emit = Callable[[Item], None]
 
-ERROR_LENGTH = 2_000
 BEATS_PER_LEASE = 4
 """How often a lease is renewed while it lasts: a beat or two may fail before another run can take the State."""
 
@@ -145,7 +151,7 @@ class Run:
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 await settled(self._close_cancelled)
             else:
-                failed = StoppedByError(error=name, message=str(error)[:ERROR_LENGTH])
+                failed = StoppedByError(error=name, message=said(error))
                 steps = closing(self.state.snapshot(), failed, f"the run failed with {name}")
                 await settled(lambda: self._close(steps))
             return error

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from alpineagents.errors import ProviderError
+from alpineagents.errors import ProviderError, said
 from alpineagents.events import ApprovalRequested, ModelFailed, ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from alpineagents.messages import Reply, Request, TextBlock, ToolCall
 from alpineagents.models.base import Delta
 from alpineagents.repair import UNPRICED, Step
-from alpineagents.runner import ERROR_LENGTH, Run
+from alpineagents.runner import Run
 from alpineagents.snapshot import CallState
 from alpineagents.tools import Tool, ToolContext, ToolResult, check, execute
 
@@ -53,7 +53,7 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
             ModelFailed,
             outcome="cancelled" if cancelled else "failed",
             error="" if cancelled else type(error).__name__,
-            message="the run was cancelled" if cancelled else str(error)[:ERROR_LENGTH],
+            message="the run was cancelled" if cancelled else said(error),
             partial="".join(shown),
             usage=UNPRICED,
         )

@@ -23,6 +23,7 @@ from alpineagents.errors import (
     StateConflictError,
     StateDamagedError,
     StateNotFoundError,
+    StoreError,
     StoreFeatureError,
 )
 from alpineagents.events import ApprovalDecided, CancelRequested, Event, MessageAdded, RunStopped
@@ -46,6 +47,9 @@ from alpineagents.sync import run_sync
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
+
+
+MAX_LISTED = 1_000_000
 
 
 class Transaction(Protocol):
@@ -89,6 +93,7 @@ class Store:
     """
 
     namespace: str = ""
+    _is_view: bool = False
 
     has_transactions: bool = False
     """Whether `transaction` works, so that tools made with `@tool(transaction=True)` can be used."""
@@ -234,6 +239,7 @@ class Store:
         """
         view = copy.copy(self)
         view.namespace = check_namespace(namespace)
+        view._is_view = True
         return view
 
     def check_scope(self, state: State) -> None:
@@ -246,7 +252,7 @@ class Store:
         if state.namespace != self.namespace:
             raise ConfigError(
                 f"State {state.id!r} is of namespace {state.namespace!r}, the store sees {self.namespace!r}: "
-                f"store.scoped({state.namespace!r})"
+                f"State(id={state.id!r}, namespace={self.namespace!r}), or store.scoped({state.namespace!r})"
             )
 
     async def save(self, state: State) -> int:
@@ -292,6 +298,8 @@ class Store:
                 header=header,
                 append_id=state.append_id,
             )
+            if landed <= state.saved_revision:
+                raise StoreError(f"append of {type(self).__name__} returned {landed!r}, where the new revision is due")
             state.mark_saved(landed)
         return state.saved_revision
 
@@ -447,7 +455,9 @@ class Store:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        # A view shares all it has with the store that it is of.
+        if not self._is_view:
+            await self.aclose()
 
 
 def check_listing(status: object, limit: object) -> int:
@@ -459,6 +469,6 @@ def check_listing(status: object, limit: object) -> int:
     """
     if status is not None and status not in get_args(Status):
         raise ConfigError(f"{status!r} is no status: use one of {', '.join(map(repr, get_args(Status)))}")
-    if type(limit) is not int or limit < 1:
-        raise ConfigError(f"{limit!r} is not a number of States to list: await store.list(limit=50)")
+    if type(limit) is not int or not 1 <= limit <= MAX_LISTED:
+        raise ConfigError(f"{limit!r} is not a number of States to list, 1 to {MAX_LISTED:,}: store.list(limit=50)")
     return limit

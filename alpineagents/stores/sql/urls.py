@@ -78,10 +78,16 @@ def async_url(url: str | Path | URL) -> URL:
 def _parsed(url: str | Path | URL) -> URL:
     if isinstance(url, URL):
         return url
+    if not isinstance(url, (str, Path)):
+        raise ConfigError(
+            f'a {type(url).__name__} names no database: write SQLStore("agents.db") or SQLStore("postgresql://…"); '
+            "is the variable set that should hold the URL?"
+        )
     if isinstance(url, Path) or "://" not in url:
         name = str(url)
         # One letter is a drive of Windows.
-        if not name or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", name):
+        unlike_a_path = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|postgres|sqlite/", name) or "\0" in name or "@" in name
+        if not name or (isinstance(url, str) and unlike_a_path):
             raise ConfigError(
                 "this is neither a path nor a URL: write agents.db, sqlite:///agents.db or postgresql://…"
             )
