@@ -299,6 +299,12 @@ class SlowAcknowledgement(Watcher):
             await wait_for(self.looked)
         return landed
 
+    async def renew(self, land: Callable[[], Awaitable[bool]]) -> bool:
+        kept = await land()
+        if self.waits and not kept:
+            self.looked.set()
+        return kept
+
     async def info(self, land: Callable[[], Awaitable[StateInfo]]) -> StateInfo:
         info = await land()
         if self.waits:
