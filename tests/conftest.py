@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,10 @@ import pytest
 from tests.postgres_server import PostgresServer, PostgresServerError
 
 T = TypeVar("T")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a shell, which has its children ignore Ctrl+C; those of the tests must not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 POSTGRES_FIXTURES = {"postgres_url", "migrated_postgres_url", "postgres_server", "postgres_admin_url"}
 URL_VARIABLE = "ALPINE_TEST_POSTGRES_URL"

@@ -291,14 +291,15 @@ class Store:
                 # The end of a run that could not be saved when it came gives the State up now.
                 lease = Lease(ended[-1].run_id, 0.0)
             header = header_of(state.snapshot(), follows=state.follows, parent_id=state.parent_id, lease=lease)
+            expected = state.saved_revision
             landed = await self.append(
                 self.key(state.id),
                 unsaved,
-                expected=state.saved_revision,
+                expected=expected,
                 header=header,
                 append_id=state.append_id,
             )
-            if landed <= state.saved_revision:
+            if landed <= expected:
                 raise StoreError(f"append of {type(self).__name__} returned {landed!r}, where the new revision is due")
             state.mark_saved(landed)
         return state.saved_revision

@@ -18,6 +18,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
+import sniffio
 from anyio._core._eventloop import threadlocals
 
 from alpineagents.errors import ToolError, ToolInputError, ValueNotStorableError
@@ -142,8 +143,11 @@ async def _in_thread(function: Callable[[], T]) -> T:
     """
     Run a function that raises nothing in a thread of its own, and leave it behind where the caller is cancelled.
 
-    The thread is a daemon: one of anyio's workers would keep the process from ending as long as the function runs.
+    The thread is a daemon, as trio's are: one of anyio's on asyncio would keep the process from ending as long as the
+    function runs.
     """
+    if sniffio.current_async_library() != "asyncio":
+        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
     done = anyio.Event()
     token = anyio.lowlevel.current_token()
     context = contextvars.copy_context()

@@ -101,7 +101,8 @@ def text(value: object) -> str:
         ({"raw": [b"\xff"]}, '{"raw": ["/w=="]}'),
         (TextBlock(text="block"), "block"),
     ],
-    ids=lambda value: ascii(value)[:40],
+    # Not of a set: its order is another in each process, and those of one run must agree on the names.
+    ids=lambda value: type(value).__name__ if isinstance(value, (set, frozenset)) else ascii(value)[:40],
 )
 def test_a_value_becomes_text(value: object, said: str) -> None:
     """A text stays, nothing is escaped that a model reads better as it is, the rest is JSON."""
