@@ -18,7 +18,7 @@ BREAKS = [
     ("IgnoresExpected", "exactly_one_of_two_writers_wins", "(let in, refused) are (2, 0)"),
     ("IgnoresExpected", "a_state_made_again_is_another_one", "header.follows"),
     ("IgnoresExpected", "only_its_id_tells_a_second_try_from_a_second_writer", "append_id='a2' is not that of"),
-    ("TakesWritersAhead", "a_writer_ahead_of_the_store_is_refused", "is damaged at revision 2"),
+    ("TakesWritersAhead", "a_writer_ahead_of_the_store_is_refused", "where the new revision is due"),
     ("OverwritesNew", "a_new_state_whose_id_is_taken_is_refused", "StateExistsError is due"),
     ("ReturnsCount", "append_returns_the_new_revision", "return expected + len(events)"),
     ("ReturnsCount", "a_post_returns_its_revision", "append() returns the new revision"),
