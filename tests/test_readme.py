@@ -35,7 +35,7 @@ import httpx
 async def visit():
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         for text in ("first", "second"):
-            print("web:", (await client.post("/chats/visitor", params={"text": text})).text)
+            print("web:", (await client.post("/chats/visitor", params={"text": text})).json())
     print("web history:", [message.text for message in (await agent.store.load("visitor")).messages])
     await agent.store.aclose()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from alpineagents import EventFormatError, MemoryStore, Message, StateDamagedError, Store
-from tests.contract.backends import change_header, change_row, drop_row, saved, words_in
+from alpineagents import EventFormatError, MemoryStore, Message, SQLStore, StateDamagedError, Store
+from tests.contract.backends import change_header, change_row, drop_row, engine_of, execute, saved, words_in
 
 DAMAGES: dict[str, dict[str, Any]] = {
     "cut off": {"payload": '{"message":{"role":"us'},
@@ -195,3 +195,18 @@ async def test_a_strange_header_does_not_block_its_state(store: Store) -> None:
     await store.save(state)
 
     assert (await store.info("s")).revision == 2
+
+
+async def test_a_time_that_cannot_be_read_is_no_bar_to_a_list(store: Store) -> None:
+    """Somebody wrote into the table by hand; the State is listed as one whose header is not known, and loads."""
+    if not isinstance(store, SQLStore) or engine_of(store).url.get_backend_name() != "sqlite":
+        pytest.skip("only SQLite takes any text for a time")
+    await saved(store, "one")
+    await saved(store, "strange")
+    await execute(store, "UPDATE agent_states SET created_at = 'zz', lease_until = 'never' WHERE id = 'strange'")
+
+    listed = {info.id: info.status for info in await store.list()}
+
+    assert listed == {"one": "ready", "strange": "unknown"}
+    assert (await store.info("strange")).revision == 1
+    assert (await store.load("strange")).revision == 1

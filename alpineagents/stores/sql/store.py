@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import sniffio
 import tenacity
-from sqlalchemy import URL, Row, select, tuple_
+from sqlalchemy import URL, ColumnElement, Row, Text, select, tuple_, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from alpineagents.errors import (
@@ -296,7 +296,7 @@ class SQLStore(Store):
     async def info(self, id: str | StateKey) -> StateInfo:
         key = self.key(id)
         states = self._databases.tables.states
-        found = select(*states.c).where(states.c.namespace == key.namespace, states.c.id == key.id)
+        found = select(*self._columns()).where(states.c.namespace == key.namespace, states.c.id == key.id)
         rows = await self._call(lambda database: database.rows(found))
         if not rows:
             raise StateNotFoundError(key.id)
@@ -306,7 +306,7 @@ class SQLStore(Store):
         self, *, status: Status | None = None, limit: int = 50, after: StateInfo | str | None = None
     ) -> StateInfos:
         states = self._databases.tables.states
-        found = select(*states.c).where(states.c.namespace == self.namespace)
+        found = select(*self._columns()).where(states.c.namespace == self.namespace)
         if status is not None:
             found = found.where(states.c.status == status)
         if after is not None:
@@ -315,6 +315,13 @@ class SQLStore(Store):
             found = found.where(tuple_(states.c.updated_at, states.c.id) < tuple_(at, last.id))
         found = found.order_by(states.c.updated_at.desc(), states.c.id.desc()).limit(check_listing(status, limit))
         return [_info(row) for row in await self._call(lambda database: database.rows(found))]
+
+    def _columns(self) -> Sequence[ColumnElement[Any]]:
+        """Return the columns of a header; SQLite's times as the text that they are, which may be damaged."""
+        columns = self._databases.tables.states.c
+        if self._databases.url.get_backend_name() != "sqlite":
+            return list(columns)
+        return [type_coerce(column, Text).label(column.name) if column.name in TIMES else column for column in columns]
 
     async def namespaces(self) -> Sequence[str]:
         """Return every namespace that has States, for who looks after the whole database."""
@@ -397,16 +404,24 @@ async def _itself(database: Database) -> Database:
     return database
 
 
+TIMES = ("created_at", "updated_at", "lease_until")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def _info(row: Row[Any]) -> StateInfo:
     columns = dict(row._mapping)
     key = StateKey(columns.pop("namespace"), columns.pop("id"))
-    for name in ("created_at", "updated_at", "lease_until"):
-        columns[name] = _utc(columns[name])
+    for name in TIMES:
+        try:
+            columns[name] = _utc(columns[name])
+        except ValueError:
+            # Like all of a header that cannot be read: the State is listed, and its history may be whole.
+            columns[name], columns["status"] = EPOCH, "unknown"
     return describe(key, columns.pop("summary"), **columns)
 
 
-def _utc(at: datetime | None) -> datetime | None:
+def _utc(at: datetime | str | None) -> datetime | None:
     # SQLite gives its times without a zone; all that is stored is UTC.
-    if at is None or at.tzinfo is not None:
-        return at and at.astimezone(UTC)
-    return at.replace(tzinfo=UTC)
+    if isinstance(at, str):
+        at = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    return at and at.astimezone(UTC)
