@@ -111,6 +111,22 @@ class Terminal:
         """Wait for the end of the process; return its exit code."""
         return self._process.wait(TIMEOUT)
 
+    def leave(self) -> int:
+        """
+        Press Ctrl+C at the prompt until the process ends; return its exit code.
+
+        Once more where nothing happens: readline misses one that comes after it has shown the prompt and before it
+        waits for a key, and notices it at the next.
+        """
+        deadline = time.monotonic() + TIMEOUT
+        while time.monotonic() < deadline:
+            self.type("\x03")
+            try:
+                return self._process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                continue
+        return self.wait()
+
     def __enter__(self) -> Self:
         return self
 

@@ -162,8 +162,7 @@ def test_ctrl_c_stops_the_turn_and_a_second_one_leaves(command: Command) -> None
         terminal.type("And now?\n")
         terminal.read_until("Good again.")
         terminal.read_until("> ")
-        terminal.type("\x03")
-        code = terminal.wait()
+        code = terminal.leave()
 
     assert (stopped["status"], stopped["stopped"]["kind"]) == ("cancelled", "cancel")
     assert code == 0
@@ -182,9 +181,8 @@ def test_ctrl_c_before_the_first_word_stops_too(command: Command) -> None:
         terminal.type("\x03")
         terminal.read_until("saved as cancelled")
         terminal.read_until("> ")
-        terminal.type("\x03")
 
-        assert terminal.wait() == 0
+        assert terminal.leave() == 0
 
 
 def test_ctrl_d_leaves_the_prompt(command: Command) -> None:
