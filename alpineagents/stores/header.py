@@ -205,4 +205,7 @@ def settle_refusal(key: StateKey, expected: int, header: StateHeader, found: Fou
             hint="The State that you loaded was deleted and this is another of the same id, or its database was set "
             f"back. Load it again: state = await store.load({key.id!r})",
         )
+    if header.lease is not None and found.revision == expected:
+        # All fits now, so it was a lease that has ended since the append was refused.
+        raise StateBusyError(key.id)
     raise StateConflictError(key.id, expected, found.revision)
