@@ -19,15 +19,11 @@ from alpineagents.repair import Step
 from alpineagents.shield import settled
 from alpineagents.state import EventT, State
 from alpineagents.stopped import Stopped
-from alpineagents.stores.base import Store
-from alpineagents.stores.header import Lease, StateKey, header_of
+from alpineagents.stores.base import Append, Store, append_unsaved
+from alpineagents.stores.header import Lease, StateKey
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
-
-
-Append = Callable[..., Awaitable[int]]
-"""`Store.append`, or that of a transaction."""
 
 
 class Journal:
@@ -181,19 +177,10 @@ class Journal:
     async def _append_with(self, append: Append, *, give_way: bool = False) -> int:
         """Append what is unsaved behind what came in meanwhile; if told to, take it back for a message and say 0."""
         while True:
-            value = self.state.snapshot()
-            seconds = self._lease if value.run_id == self.run_id else 0.0
-            unsaved, expected = self.state.unsaved, self.state.saved_revision
-            header = header_of(
-                value,
-                follows=self.state.follows,
-                parent_id=self.state.parent_id,
-                lease=Lease(self.run_id, seconds),
-            )
+            # The run's own end gives the State up.
+            seconds = self._lease if self.state.snapshot().run_id == self.run_id else 0.0
             try:
-                landed = await append(
-                    self._key, unsaved, expected=expected, header=header, append_id=self.state.append_id
-                )
+                landed = await append_unsaved(append, self._key, self.state, Lease(self.run_id, seconds))
             except StateConflictError:
                 if await self._take_in() and give_way:
                     self.state.drop_unsaved(self.run_id)

@@ -3,13 +3,16 @@ What a store is: three primitives that a backend implements, and all the rest bu
 
 A backend keeps, for each State, a header and the rows of its history. `append` is the only write: it compares the
 revision and sets it, so exactly one of two writers at the same revision succeeds. `read` gives the history back.
+
+The file is long on purpose: it is the one page that the author of a backend reads, what to implement first, then what
+comes with it, then the twins of it for scripts.
 """
 
 from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from types import TracebackType
@@ -274,7 +277,7 @@ class Store:
 
     async def save_with(self, state: State, lease: Lease | None) -> int:
         """
-        Write what is unsaved and change who owns the State, as runs do; `save` shields it from cancellation.
+        Write what is unsaved and change who owns the State; `save` shields it from cancellation.
 
         Args:
             lease: the change of ownership; with None it stays as it is.
@@ -285,23 +288,12 @@ class Store:
                 f"State {state.id!r} has nothing to save yet. Give it a message first: "
                 'state.add_message(Message.user("…"))'
             )
-        while unsaved := state.unsaved:
-            ended = [event for event in unsaved if isinstance(event, RunStopped)]
+        while state.unsaved:
+            ended = [event for event in state.unsaved if isinstance(event, RunStopped)]
             if lease is None and ended and ended[-1].run_id is not None:
                 # The end of a run that could not be saved when it came gives the State up now.
                 lease = Lease(ended[-1].run_id, 0.0)
-            header = header_of(state.snapshot(), follows=state.follows, parent_id=state.parent_id, lease=lease)
-            expected = state.saved_revision
-            landed = await self.append(
-                self.key(state.id),
-                unsaved,
-                expected=expected,
-                header=header,
-                append_id=state.append_id,
-            )
-            if landed <= expected:
-                raise StoreError(f"append of {type(self).__name__} returned {landed!r}, where the new revision is due")
-            state.mark_saved(landed)
+            state.mark_saved(await append_unsaved(self.append, self.key(state.id), state, lease))
         return state.saved_revision
 
     async def load(self, id: str, revision: int | None = None) -> State:
@@ -459,6 +451,30 @@ class Store:
         # A view shares all it has with the store that it is of.
         if not self._is_view:
             await self.aclose()
+
+
+Append = Callable[..., Awaitable[int]]
+"""`Store.append`, or that of a transaction."""
+
+
+async def append_unsaved(append: Append, key: StateKey, state: State, lease: Lease | None) -> int:
+    """
+    Append what is unsaved of a State, once; `state.mark_saved` is the caller's to call when it lasts.
+
+    Returns:
+        The revision up to which the store has the history now.
+
+    Raises:
+        StateError: as `Store.append` does.
+        StoreError: the backend returned no new revision, which would have the append tried for ever.
+    """
+    unsaved, expected = state.unsaved, state.saved_revision
+    header = header_of(state.snapshot(), follows=state.follows, parent_id=state.parent_id, lease=lease)
+    landed = await append(key, unsaved, expected=expected, header=header, append_id=state.append_id)
+    if landed <= expected:
+        name = type(getattr(append, "__self__", append)).__name__
+        raise StoreError(f"append of {name} returned {landed!r}, where the new revision is due")
+    return landed
 
 
 def check_listing(status: object, limit: object) -> int:
