@@ -46,10 +46,10 @@ def open_store(
     Raises:
         ConfigError: it is no path or URL of a database, or there is no such file.
     """
-    from alpineagents.stores.sql.urls import async_url, place
+    from alpineagents.stores.sql.urls import async_url, is_in_memory, place
 
     url = async_url(target)
-    is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    is_file = url.get_backend_name() == "sqlite" and not is_in_memory(url)
     if must_exist and is_file and "uri" not in url.query and not Path(str(url.database)).exists():
         raise ConfigError(
             f"there is no database {place(url)!r}. Name one that is there with --store, "

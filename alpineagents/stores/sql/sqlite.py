@@ -22,7 +22,7 @@ from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
 from alpineagents.stores.sql.database import ENDED, Append, Database, Head, Params
-from alpineagents.stores.sql.urls import sqlite_file
+from alpineagents.stores.sql.urls import is_in_memory, sqlite_file
 
 T = TypeVar("T")
 
@@ -32,8 +32,7 @@ _OPENED: weakref.WeakKeyDictionary[AsyncEngine, weakref.WeakSet[aiosqlite.Connec
 
 def make_engine(url: URL, patience: float) -> AsyncEngine:
     """Return an engine whose connections are durable and wait their turn, `patience` seconds at most."""
-    in_memory = url.database in (None, "", ":memory:")
-    pool: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {}
+    pool: dict[str, Any] = {"poolclass": StaticPool} if is_in_memory(url) else {}
     engine = create_async_engine(url, connect_args={"timeout": patience}, **pool)
 
     opened = _OPENED[engine] = weakref.WeakSet()

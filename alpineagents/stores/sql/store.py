@@ -4,9 +4,7 @@ The SQL store: the same rules on SQLite and Postgres, over one schema and one wa
 
 from __future__ import annotations
 
-import asyncio
 import math
-import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import sniffio
 import tenacity
 from sqlalchemy import URL, ColumnElement, Row, Text, select, tuple_, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -24,7 +21,6 @@ from alpineagents.errors import (
     StateConflictError,
     StateDamagedError,
     StateNotFoundError,
-    StoreClosedError,
     StoreError,
     StoreUnavailableError,
 )
@@ -42,12 +38,10 @@ from alpineagents.stores.header import (
     describe,
     settle_refusal,
 )
-from alpineagents.stores.sql import postgres, sqlite
 from alpineagents.stores.sql.database import Append, Database, Head
+from alpineagents.stores.sql.databases import BACKENDS, Databases
 from alpineagents.stores.sql.errors import translated
-from alpineagents.stores.sql.tables import make_tables
-from alpineagents.stores.sql.urls import async_url, place
-from alpineagents.sync import close_at_exit
+from alpineagents.stores.sql.urls import async_url
 
 T = TypeVar("T")
 
@@ -56,107 +50,6 @@ PAGE = 1_000
 
 PATIENCE_SECONDS = 20.0
 """How long a call waits, unless told otherwise, for a database that is away or locked."""
-
-_BACKENDS = {
-    "sqlite": (sqlite.make_engine, sqlite.SQLiteDatabase),
-    "postgresql": (postgres.make_engine, postgres.PostgresDatabase),
-}
-
-
-_INHERITED: list[object] = []
-"""The pools of the process that this one was forked from."""
-
-
-class _Databases:
-    """The databases of a store, one for each event loop that uses it; the views of a store share them."""
-
-    def __init__(self, target: URL | AsyncEngine, schema: str | None, migrate: bool, patience: float) -> None:
-        self.target, self.schema, self.migrate, self.patience = target, schema, migrate, patience
-        self.tables = make_tables(schema)
-        self.closed = False
-        self.pid = os.getpid()
-        self.by_loop: dict[asyncio.AbstractEventLoop, Database] = {}
-
-    @property
-    def url(self) -> URL:
-        return self.target.url if isinstance(self.target, AsyncEngine) else self.target
-
-    @property
-    def in_memory(self) -> bool:
-        return self.url.get_backend_name() == "sqlite" and self.url.database in (None, "", ":memory:")
-
-    @property
-    def place(self) -> str:
-        return place(self.url)
-
-    def here(self) -> Database:
-        if self.closed:
-            raise StoreClosedError(f"SQLStore({self.place!r})")
-        if sniffio.current_async_library() != "asyncio":
-            raise ConfigError(
-                'SQLStore runs on asyncio only, since its drivers do: anyio.run(main, backend="asyncio"). '
-                "On trio there is MemoryStore()"
-            )
-        if self.pid != os.getpid():
-            self._forget()
-        loop = asyncio.get_running_loop()
-        database = self.by_loop.get(loop)
-        if database is None:
-            self._abandon_closed()
-            self._check_second_loop()
-            database = self.by_loop[loop] = self._make()
-            close_at_exit(database.close)
-        return database
-
-    def _make(self) -> Database:
-        make_engine, kind = _BACKENDS[self.url.get_backend_name()]
-        owned = not isinstance(self.target, AsyncEngine)
-        engine = make_engine(self.target, self.patience) if isinstance(self.target, URL) else self.target
-        return kind(engine, self.tables, schema=self.schema, migrate=self.migrate, owned=owned)
-
-    def _check_second_loop(self) -> None:
-        if not self.by_loop:
-            return
-        if isinstance(self.target, AsyncEngine):
-            raise StoreError(
-                "the AsyncEngine of this SQLStore belongs to another event loop. Give the store a URL instead, "
-                'SQLStore("postgresql://…"), and it opens connections of its own in each loop'
-            )
-        if self.in_memory:
-            raise StoreError(
-                "a SQLite database in memory lives in the event loop that made it, and this is another. "
-                'Use a file: SQLStore("agents.db")'
-            )
-
-    def _abandon_closed(self) -> None:
-        for loop, database in list(self.by_loop.items()):
-            if loop.is_closed() and database.owned and not self.in_memory:
-                database.abandon()
-                del self.by_loop[loop]
-
-    def _forget(self) -> None:
-        # After a fork the sockets are the parent's: closing them here would end its sessions.
-        for database in self.by_loop.values():
-            if database.owned:
-                # Kept for ever: the end of a connection object would take its socket from what the parent watches.
-                _INHERITED.append(database.engine.sync_engine.pool)
-                database.engine.sync_engine.dispose(close=False)
-        in_use, self.pid = bool(self.by_loop), os.getpid()
-        if in_use and isinstance(self.target, URL):
-            self.by_loop.clear()
-
-    async def aclose(self) -> None:
-        self.closed = True
-        self._abandon_closed()
-        here = asyncio.get_running_loop()
-        for loop, database in list(self.by_loop.items()):
-            if loop is here:
-                await database.close()
-            elif loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(database.close(), loop))
-            else:
-                continue  # it rests: what belongs to it can be closed once it runs again
-            del self.by_loop[loop]
 
 
 class SQLStore(Store):
@@ -196,14 +89,14 @@ class SQLStore(Store):
     ) -> None:
         where = target if isinstance(target, AsyncEngine) else async_url(target)
         backend = (where.url if isinstance(where, AsyncEngine) else where).get_backend_name()
-        if backend not in _BACKENDS:
+        if backend not in BACKENDS:
             raise ConfigError(f'SQLStore keeps States in SQLite or Postgres, not {backend!r}: SQLStore("agents.db")')
         if schema is not None and (backend != "postgresql" or not schema.replace("_", "").isalnum()):
             raise ConfigError(f"schema={schema!r} is for Postgres only, and has letters, digits and '_'")
         if not isinstance(patience, (int, float)) or not 0 <= patience < math.inf:
             raise ConfigError(f'patience={patience!r} is not a number of seconds: SQLStore("agents.db", patience=20.0)')
         wanted = backend == "sqlite" if migrate is None else migrate
-        self._databases = _Databases(where, schema, wanted, float(patience))
+        self._databases = Databases(where, schema, wanted, float(patience))
         # The one connection of a database in memory serves all at once, so no transaction can be left open in it.
         self.has_transactions = not self._databases.in_memory
 

@@ -151,6 +151,11 @@ def check_schema(schema: str | None, backend: str) -> None:
         raise ConfigError(f"schema={schema!r} is for Postgres only: leave it out for {backend}")
 
 
+def is_in_memory(url: URL) -> bool:
+    """Tell whether it is a SQLite database that lives as long as its engine."""
+    return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
+
+
 def sqlite_file(url: URL) -> str | None:
     """Return the file of a SQLite database, None for one in memory, another database, or a name with options in it."""
     in_a_file = url.get_backend_name() == "sqlite" and url.database != ":memory:" and "uri" not in url.query
