@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
@@ -45,6 +46,10 @@ async def _until_done(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
 
 def in_async_code() -> bool:
     """Tell whether an event loop runs in this thread."""
+    # A callback of asyncio's loop is no task, so sniffio does not see it; it would block the loop all the same.
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
     try:
         sniffio.current_async_library()
     except sniffio.AsyncLibraryNotFoundError:

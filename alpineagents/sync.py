@@ -89,8 +89,6 @@ def run_sync(coroutine: Coroutine[Any, Any, T], *, called: str, instead: str) ->
         coroutine.close()
         raise SyncInsideLoopError(called, instead)
     door = _opened()
-    if threading.current_thread() is door.thread:  # pragma: no cover  # a loop runs there, so in_async_code holds
-        raise SyncInsideLoopError(called, instead)
     outcome: Future[T] = Future()
     task: list[asyncio.Task[None]] = []
     door.loop.call_soon_threadsafe(lambda: task.append(door.loop.create_task(_settle(coroutine, outcome))))

@@ -189,3 +189,14 @@ async def test_async_code_is_known(anyio_backend: str) -> None:
 def test_sync_code_is_known() -> None:
     """No loop runs here."""
     assert not in_async_code()
+
+
+def test_a_callback_of_the_loop_is_async_code_too() -> None:
+    """It is no task, but what blocks it blocks the loop."""
+
+    async def main() -> bool:
+        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(lambda: seen.set_result(in_async_code()))
+        return await seen
+
+    assert asyncio.run(main())
