@@ -48,7 +48,7 @@ def encode(event: Event, append_id: str | None = None) -> EventRow:
     Return the row of an Event.
 
     Example:
-        >>> from alpineagents.events import (CancelRequested)
+        >>> from alpineagents.events import CancelRequested
         >>> encode(CancelRequested(revision=3, at=datetime.now(UTC), by="é")).payload
         '{"by":"\\\\u00e9","reason":""}'
     """

@@ -88,6 +88,7 @@ class PostgresDatabase(Database):
             WHERE EXISTS (SELECT FROM moved)"""
         self._create = self.statement(f"WITH moved AS ({INSERT_STATE} RETURNING 1) {rows}")
         self._extend = self.statement(f"WITH moved AS ({UPDATE_STATE} RETURNING 1) {rows}")
+        self._delete = self.statement("DELETE FROM {states} WHERE namespace = :namespace AND id = :id")
         self._page = self.statement(
             "SELECT s.revision AS head, s.parent_id, "
             "e.revision, e.kind, e.version, e.at, e.run_id, e.append_id, e.payload "
@@ -152,11 +153,10 @@ class PostgresDatabase(Database):
 
     async def delete(self, key: StateKey) -> bool:
         # The rows of the other tables go with it.
-        statement = self.statement("DELETE FROM {states} WHERE namespace = :namespace AND id = :id")
-        args = statement.args({"namespace": key.namespace, "id": key.id})
+        args = self._delete.args(key._asdict())
 
         async def write(driver: asyncpg.Connection) -> bool:
-            return _count(await driver.execute(statement.sql, *args)) > 0
+            return _count(await driver.execute(self._delete.sql, *args)) > 0
 
         return await self._on_driver(write)
 
