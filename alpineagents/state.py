@@ -3,6 +3,9 @@ A State: one conversation in memory, its history and the value folded from it.
 
 A method validates first and then adds an Event; a refused call changes nothing. Nothing here is saved: a store appends
 what is `unsaved`, and says with `mark_saved` how far it came.
+
+All of a State is in this one class, and most of its lines say what a method does: what people read, what they call,
+and at the end what stores and runs use.
 """
 
 from __future__ import annotations
