@@ -23,6 +23,12 @@ PYPROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 PYTHONS = nox.project.python_versions(PYPROJECT)
 CONSTRAINTS = ROOT / "constraints.txt"
 OLDEST_POSTGRES = "15"
+SWEEPS = (
+    "tests/agent/test_crash.py",
+    "tests/agent/test_cancel_sweep.py",
+    "tests/contract/test_processes.py",
+    "tests/ownership/test_many.py",
+)
 
 
 def install(session: nox.Session, *groups: str, requirements: tuple[str, ...] = ()) -> None:
@@ -105,6 +111,13 @@ def postgres(session: nox.Session) -> None:
         session.skip(f"{bindir}; on Debian: apt-get install postgresql-{OLDEST_POSTGRES}")
     install_wheel(session, "tests")
     run_pytest(session, "-n", "2", "-m", "postgres", env={"ALPINE_TEST_POSTGRES_BINDIR": bindir})
+
+
+@nox.session
+def sweep(session: nox.Session) -> None:
+    """Run in full what the tests run in short: kills and cancels at every moment, many processes; print the table."""
+    install_wheel(session, "tests")
+    run_pytest(session, "-n", "2", *SWEEPS, env={"ALPINE_TEST_FULL": "1"})
 
 
 @nox.session

@@ -15,7 +15,6 @@ from alpineagents import (
     MemoryStore,
     Message,
     ModelReplied,
-    SQLStore,
     State,
     StateInfo,
     StateKey,
@@ -27,6 +26,7 @@ from alpineagents import (
 )
 from alpineagents.runner import Item
 from alpineagents.stores.header import Lease, StateHeader
+from tests.agent.programs.place import open_store
 
 PATIENCE_SECONDS = 20.0
 """How long a test waits for what must come; it comes at once, or never."""
@@ -41,15 +41,20 @@ class Place:
     Where States are kept.
 
     Attributes:
-        url: for SQLStore; None for memory.
+        target: folder, file or address of a store; None for memory.
     """
 
     name: str
-    url: str | None
+    target: str | None
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether a tool may take part in the transaction of its result."""
+        return self.name in ("sqlite", "postgres")
 
     def open(self, watched_by: Watcher | None = None) -> Store:
         """Return a new store on this place."""
-        store = MemoryStore() if self.url is None else SQLStore(self.url)
+        store = MemoryStore() if self.target is None else open_store(self.target)
         return store if watched_by is None else watch(store, watched_by)
 
 

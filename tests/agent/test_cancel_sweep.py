@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 
 import anyio
 import pytest
 
-from alpineagents import MemoryStore, Message, State, StoppedByCancel, Store
+from alpineagents import FileStore, MemoryStore, Message, State, StoppedByCancel, Store
 from tests.agent.parts import Place, check_closed, kinds
 from tests.agent.sweep import CountingLoop, CountingTasks, agent_on, connections_out
 
 MOST = 2_000
 """A run has fewer moments; more would mean that it does not end."""
-STEPS = {"memory": 1, "sqlite": 1, "postgres": 3}
+STEPS = {"memory": 1, "files": 1, "sqlite": 1, "postgres": 3}
 
 
 async def check_whole(store: Store, state: State, *, cancelled: bool) -> None:
@@ -122,12 +123,15 @@ def test_a_run_cancelled_at_any_moment_is_whole(run_one: object, place: Place) -
     assert moments > 20
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["memory", "files"])
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_a_run_cancelled_at_any_moment_is_whole_on_trio(anyio_backend: str) -> None:
-    """The same where trio counts, on the store that runs there."""
+async def test_a_run_cancelled_at_any_moment_is_whole_on_trio(anyio_backend: str, kind: str, tmp_path: Path) -> None:
+    """The same where trio counts, on the stores that run there."""
     import trio
 
-    store = MemoryStore()
+    store: Store = MemoryStore() if kind == "memory" else FileStore(tmp_path / "agent-runs")
     for moment in range(1, MOST):
         state = State(id=f"s{moment}", messages=[Message.user("Do it all")])
         with anyio.CancelScope() as scope:

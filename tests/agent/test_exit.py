@@ -16,7 +16,7 @@ PROMPT_SECONDS = 12.0
 )
 def test_a_process_with_an_unclosed_store_ends(how: str, said: list[str], shared: Place) -> None:
     """Used through `asyncio.run`, through the `_sync` calls, or both: no thread of a driver holds it up."""
-    ended = run("leaving.py", shared.url or "", how, seconds=PROMPT_SECONDS)
+    ended = run("leaving.py", shared.target or "", how, seconds=PROMPT_SECONDS)
 
     assert (ended.returncode, ended.stdout.splitlines()) == (0, said), ended.stderr
 
@@ -25,7 +25,7 @@ def test_a_process_with_an_unclosed_store_ends(how: str, said: list[str], shared
 @pytest.mark.parametrize("where", ["in a thread", "in the loop"])
 async def test_a_tool_that_leaves_the_program_ends_it(where: str, door: str, shared: Place) -> None:
     """What `sys.exit` raises in a tool goes up, also through `run_sync`, and the run is recorded."""
-    ended = run("leaving.py", shared.url or "", f"{door} exit {where}", seconds=PROMPT_SECONDS)
+    ended = run("leaving.py", shared.target or "", f"{door} exit {where}", seconds=PROMPT_SECONDS)
 
     assert ended.returncode == 3, ended.stderr
     async with shared.open() as store:
@@ -35,6 +35,6 @@ async def test_a_tool_that_leaves_the_program_ends_it(where: str, door: str, sha
 
 def test_run_sync_works_after_a_run_that_left_the_program(shared: Place) -> None:
     """A script that catches what `sys.exit` raises goes on, with the next call too."""
-    ended = run("leaving.py", shared.url or "", "exit of a model", seconds=PROMPT_SECONDS)
+    ended = run("leaving.py", shared.target or "", "exit of a model", seconds=PROMPT_SECONDS)
 
     assert (ended.returncode, ended.stdout.splitlines()) == (0, ["3 Hi"]), ended.stderr

@@ -34,7 +34,7 @@ async def look(place: Place) -> State:
 @pytest.mark.parametrize("blocks", ["sync tool", "async tool", "model"])
 async def test_ctrl_c_ends_the_run_and_the_process(blocks: str, door: str, shared: Place) -> None:
     """The history says that the run was cancelled, its calls are closed, and the process does not wait for the tool."""
-    with started("interrupted.py", shared.url or "", "s", door, blocks) as process:
+    with started("interrupted.py", shared.target or "", "s", door, blocks) as process:
         interrupt(process)
         _, errors = process.communicate(timeout=PROMPT_SECONDS)
 
@@ -48,7 +48,7 @@ async def test_ctrl_c_ends_the_run_and_the_process(blocks: str, door: str, share
 @pytest.mark.parametrize("door", ["asyncio", "sync"])
 async def test_a_second_ctrl_c_leaves(door: str, shared: Place) -> None:
     """Where a tool takes no notice of the first; what was acknowledged is there, and another process can go on."""
-    with started("interrupted.py", shared.url or "", "s", door, "stubborn tool") as process:
+    with started("interrupted.py", shared.target or "", "s", door, "stubborn tool") as process:
         interrupt(process)
         # The first one has no visible effect, by its nature; it is given time to be handled as one of its own.
         with pytest.raises(subprocess.TimeoutExpired):

@@ -24,7 +24,9 @@ async def pay(amount: int) -> str:
 def race(place: Place, folder: Path) -> list[str]:
     """Let all run at once, when all have loaded; return what each came to."""
     with ExitStack() as stack:
-        racers = [stack.enter_context(started("racer.py", place.url or "", "s", str(folder))) for _ in range(PROCESSES)]
+        racers = [
+            stack.enter_context(started("racer.py", place.target or "", "s", str(folder))) for _ in range(PROCESSES)
+        ]
         for racer in racers:
             assert racer.stdout is not None
             assert racer.stdout.readline() == "ready\n", racer.communicate()

@@ -1,6 +1,8 @@
-"""Runs on trio: the Agent and the store in memory stand on anyio alone."""
+"""Runs on trio: the Agent, the store in memory and the store of files stand on anyio alone."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import anyio
 import pytest
@@ -8,12 +10,14 @@ import pytest
 from alpineagents import (
     Agent,
     ConfigError,
+    FileStore,
     MemoryStore,
     Message,
     SQLStore,
     State,
     StateBusyError,
     StoppedByCancel,
+    Store,
     SyncInsideLoopError,
     tool,
 )
@@ -23,7 +27,13 @@ from tests.agent.parts import check_closed, kinds, results, wait_for
 pytestmark = pytest.mark.parametrize("anyio_backend", ["trio"])
 
 
-async def test_a_run_with_tools_in_the_loop_and_in_threads() -> None:
+@pytest.fixture(params=["memory", "files"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Each store that runs on trio."""
+    return MemoryStore() if request.param == "memory" else FileStore(tmp_path / "agent-runs")
+
+
+async def test_a_run_with_tools_in_the_loop_and_in_threads(store: Store) -> None:
     """The same Events as on asyncio."""
 
     @tool
@@ -37,7 +47,7 @@ async def test_a_run_with_tools_in_the_loop_and_in_threads() -> None:
         """Work in a thread."""
         return "there"
 
-    store, state = MemoryStore(), State(id="s", messages=[Message.user("Go")])
+    state = State(id="s", messages=[Message.user("Go")])
     model = FakeModel([[tool_call("here"), tool_call("there")], "done"])
 
     assert await Agent(model, tools=[here, there], store=store).run(state) == "done"
@@ -46,9 +56,8 @@ async def test_a_run_with_tools_in_the_loop_and_in_threads() -> None:
     await check_closed(store, state)
 
 
-async def test_a_stream_is_read_and_left() -> None:
+async def test_a_stream_is_read_and_left(store: Store) -> None:
     """Leaving the block ends the run and records it."""
-    store = MemoryStore()
 
     async def stall(request: object) -> str:
         await anyio.sleep_forever()
@@ -63,9 +72,9 @@ async def test_a_stream_is_read_and_left() -> None:
     await check_closed(store, items.state)
 
 
-async def test_a_second_run_is_refused_and_a_request_to_cancel_is_obeyed() -> None:
+async def test_a_second_run_is_refused_and_a_request_to_cancel_is_obeyed(store: Store) -> None:
     """Leases and heartbeats."""
-    store, asked, model = MemoryStore(), anyio.Event(), FakeModel(["never"])
+    asked, model = anyio.Event(), FakeModel(["never"])
 
     async def stall(request: object) -> str:
         asked.set()

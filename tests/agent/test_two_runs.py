@@ -128,7 +128,7 @@ class Deaf(Watcher):
 async def test_a_run_that_lost_its_state_records_nothing_more(place: Place) -> None:
     """Another took it when the lease was over; the first is told so at its next append, and its reply counts not."""
     deaf = place.open(Deaf())
-    other = deaf if place.url is None else place.open()
+    other = deaf if place.target is None else place.open()
     held = Held()
     state = State(id="s", messages=[Message.user("Hello")])
     lost = asyncio.create_task(Agent(held.model, store=deaf, lease=SHORT).run(state))
@@ -169,7 +169,7 @@ async def test_a_run_that_lost_its_state_starts_no_tool(place: Place) -> None:
         return "paid"
 
     deaf = place.open(Deaf())
-    other = deaf if place.url is None else place.open()
+    other = deaf if place.target is None else place.open()
     asked, let_go = anyio.Event(), anyio.Event()
 
     async def call(request: Request) -> object:
@@ -222,7 +222,7 @@ async def test_a_run_that_lost_its_state_is_stopped_at_its_next_heartbeat(place:
 
     late = Late()
     store = place.open(late)
-    other = store if place.url is None else place.open()
+    other = store if place.target is None else place.open()
     agent = Agent(FakeModel([tool_call("climb")]), tools=[climb], store=store, lease=SHORT)
     lost = asyncio.create_task(agent.run("Go", id="s"))
     await wait_for(entered)

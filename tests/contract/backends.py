@@ -33,6 +33,11 @@ class Backend:
     def is_sql(self) -> bool:
         return self.url is not None and self.name != "files"
 
+    @property
+    def code(self) -> str:
+        """The Python that makes a store on this place, for programs."""
+        return f"{'FileStore' if self.name == 'files' else 'SQLStore'}({self.url!r})"
+
     def open(self) -> Store:
         """Return a new store on this place."""
         if self.url is None:

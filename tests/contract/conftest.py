@@ -11,8 +11,9 @@ from alpineagents import Store
 from tests.contract.backends import Backend
 
 ALL = ["memory", "files", "sqlite in memory", "sqlite", "postgres"]
-SHARED = ["sqlite", "postgres"]
+SHARED = ["files", "sqlite", "postgres"]
 """What several processes and event loops can use."""
+DATABASES = ["sqlite", "postgres"]
 
 
 def backend_of(name: str, request: pytest.FixtureRequest) -> Backend:
@@ -38,6 +39,12 @@ def shared(request: pytest.FixtureRequest) -> Backend:
     return backend_of(request.param, request)
 
 
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest) -> Backend:
+    """A file and a server, empty."""
+    return backend_of(request.param, request)
+
+
 @pytest.fixture
 async def store(backend: Backend) -> AsyncIterator[Store]:
     """Each store, empty, closed after the test."""
@@ -46,7 +53,7 @@ async def store(backend: Backend) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def sql_store(shared: Backend) -> AsyncIterator[Store]:
+async def sql_store(database: Backend) -> AsyncIterator[Store]:
     """A store in a file and one in a server, empty, closed after the test."""
-    async with shared.open() as store:
+    async with database.open() as store:
         yield store

@@ -249,8 +249,8 @@ def test_a_process_ends_by_itself(shared: Backend, script: str) -> None:
     """Whatever it left open: no thread of a driver keeps it, and it says nothing on its way out."""
     code = f"""
 import asyncio
-from alpineagents import Message, SQLStore, State
-store = SQLStore({shared.url!r})
+from alpineagents import FileStore, Message, SQLStore, State
+store = {shared.code}
 state = State(id="s", messages=[Message.user("hello")])
 {SCRIPTS[script]}
 """
@@ -264,8 +264,8 @@ state = State(id="s", messages=[Message.user("hello")])
 def test_a_process_ends_by_itself_while_its_state_is_saved(shared: Backend) -> None:
     """What was acknowledged is there afterwards."""
     code = f"""
-from alpineagents import Message, SQLStore, State
-store = SQLStore({shared.url!r})
+from alpineagents import FileStore, Message, SQLStore, State
+store = {shared.code}
 state = State(id="s", messages=[Message.user("0")])
 for number in range(1, 20):
     store.save_sync(state)

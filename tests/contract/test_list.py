@@ -186,13 +186,13 @@ async def test_a_list_is_one_statement_on_headers(sql_store: Store) -> None:
     assert "agent_events" not in statements[0]
 
 
-async def test_a_list_walks_an_index(shared: Backend) -> None:
+async def test_a_list_walks_an_index(database: Backend) -> None:
     """A page deep in a long list costs as much as the first: no sorting of all, no scan of all."""
-    async with shared.open() as store:
+    async with database.open() as store:
         await saved(store, "s")
         sql = "SELECT * FROM agent_states WHERE namespace = '' AND (updated_at, id) < ('2026-01-01', 'x') "
         sql += "ORDER BY updated_at DESC, id DESC LIMIT 50"
-        if shared.name == "sqlite":
+        if database.name == "sqlite":
             plan = str(await execute(store, "EXPLAIN QUERY PLAN " + sql))
         else:
             async with engine_of(store).connect() as connection:

@@ -1,5 +1,5 @@
 """
-A script that blocks until Ctrl+C: `python interrupted.py URL STATE_ID DOOR PLACE`.
+A script that blocks until Ctrl+C: `python interrupted.py TARGET STATE_ID DOOR PLACE`.
 
 It prints a line once it blocks. DOOR is `asyncio` or `sync`, PLACE says what blocks.
 """
@@ -12,11 +12,12 @@ import threading
 from typing import NoReturn
 
 import anyio
+from place import open_store
 
-from alpineagents import Agent, Request, SQLStore, tool
+from alpineagents import Agent, Request, tool
 from alpineagents.testing import FakeModel, tool_call
 
-url, state_id, door, place = sys.argv[1:]
+target, state_id, door, place = sys.argv[1:]
 LONG = 120.0
 
 
@@ -57,7 +58,7 @@ async def respond(request: Request) -> object:
 
 
 tools = {"sync tool": wait_in_thread, "async tool": wait, "model": wait, "stubborn tool": resist}
-agent = Agent(FakeModel(respond), tools=[tools[place]], store=SQLStore(url))  # type: ignore[arg-type]
+agent = Agent(FakeModel(respond), tools=[tools[place]], store=open_store(target))  # type: ignore[arg-type]
 
 if door == "sync":
     agent.run_sync("Wait", id=state_id)

@@ -1,5 +1,5 @@
 """
-A script that ends without closing its store: `python leaving.py URL HOW`.
+A script that ends without closing its store: `python leaving.py TARGET HOW`.
 """
 
 from __future__ import annotations
@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from alpineagents import Agent, SQLStore, tool
+from place import open_store
+
+from alpineagents import Agent, tool
 from alpineagents.testing import FakeModel, tool_call
 
-url, how = sys.argv[1:]
+target, how = sys.argv[1:]
 
 
 @tool
@@ -25,7 +27,7 @@ async def leave_in_loop() -> str:
     sys.exit(3)
 
 
-store = SQLStore(url)
+store = open_store(target)
 hello = Agent(FakeModel(lambda request: "Hi"), store=store)
 
 

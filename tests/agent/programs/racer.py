@@ -1,5 +1,5 @@
 """
-A process that runs a State at the same moment as others: `python racer.py URL STATE_ID FOLDER`.
+A process that runs a State at the same moment as others: `python racer.py TARGET STATE_ID FOLDER`.
 
 It prints `ready` once it has loaded the State, and runs it when it gets a line. FOLDER keeps what was done, by all.
 """
@@ -10,10 +10,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-from alpineagents import Agent, Request, SQLStore, StateBusyError, StateConflictError, tool
+from place import open_store
+
+from alpineagents import Agent, Request, StateBusyError, StateConflictError, tool
 from alpineagents.testing import FakeModel
 
-url, state_id, folder = sys.argv[1:]
+target, state_id, folder = sys.argv[1:]
 
 
 def note(line: str) -> None:
@@ -34,7 +36,7 @@ def respond(request: Request) -> str:
 
 
 async def main() -> str:
-    async with SQLStore(url) as store:
+    async with open_store(target) as store:
         state = await store.load(state_id)
         print("ready", flush=True)
         sys.stdin.readline()

@@ -1,48 +1,42 @@
 """
-A process that works on a State and, where it is told to, dies: `python worker.py URL STATE_ID FOLDER MOMENT [again]`.
+A process that works on a State and, if told to, dies: `python worker.py TARGET STATE_ID FOLDER MOMENT [again]`.
 
-MOMENT: `before N` and `after N` mean the append that saves Event N, `in NAME` and `behind NAME` the effect of a tool,
-`model N` the N-th request, `never` none. With `again` the process was given its message a second time, as by a queue.
-FOLDER keeps what the tools did, one line each, and what the store acknowledged.
-
-It dies by its own hand at just that moment, so that nothing depends on the clock.
+MOMENT: as in `dying`, or `in NAME` and `behind NAME` for the effect of a tool, `model N` for the N-th request, `never`.
+With `again` the process was given its message a second time, as by a queue. FOLDER keeps what the tools did, one line
+each, and what the store acknowledged. A database needs a table `bookings`, for the tool whose effect is a row of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+from dying import Death, die_in
+from place import open_store
+from sqlalchemy import text
 
 from alpineagents import (
     Agent,
-    Event,
     Message,
     Request,
-    SQLStore,
     State,
     StateBusyError,
     StateNotFoundError,
+    Store,
     ToolContext,
     tool,
 )
 from alpineagents.testing import FakeModel, tool_call
 
-url, state_id, folder, moment, *how = sys.argv[1:]
+target, state_id, folder, moment, *how = sys.argv[1:]
+death = Death(moment)
+store = open_store(target)
 PROMPT = "Pay Ada and Bob"
 PATIENCE_SECONDS = 30.0
-
-
-def die_at(name: str) -> None:
-    if moment == name:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def write(file: str, line: str) -> None:
@@ -50,21 +44,10 @@ def write(file: str, line: str) -> None:
         lines.write(line + "\n")
 
 
-class Dying(SQLStore):
-    async def append(self, key: Any, events: Sequence[Event], **how: Any) -> int:
-        for event in events:
-            die_at(f"before {event.revision}")
-        landed = await super().append(key, events, **how)
-        for event in events:
-            die_at(f"after {event.revision}")
-        write("acknowledged", str(landed))
-        return landed
-
-
 def effect(name: str, context: ToolContext) -> None:
-    die_at(f"in {name}")
+    death.at(f"in {name}")
     write("effects", f"{name} {context.idempotency_key}")
-    die_at(f"behind {name}")
+    death.at(f"behind {name}")
 
 
 @tool
@@ -88,18 +71,36 @@ async def put(context: ToolContext) -> str:
     return "put"
 
 
+@tool(transaction=True)
+async def book(context: ToolContext) -> str:
+    """Book, in the database."""
+    assert context.connection is not None
+    death.at("in book")
+    await context.connection.execute(text("INSERT INTO bookings VALUES (:key)"), {"key": context.idempotency_key})
+    death.at("behind book")
+    return "booked"
+
+
+@tool(name="book", idempotent=True, parallel=False)
+async def book_in_file(context: ToolContext) -> str:
+    """Book, where there is no database."""
+    effect("book", context)
+    return "booked"
+
+
 def respond(request: Request) -> object:
     """Decide by what was said, so that another process goes on where this one died."""
     rounds = sum(bool(message.tool_calls) for message in request.messages)
-    die_at(f"model {rounds + 1}")
+    death.at(f"model {rounds + 1}")
     if rounds == 0:
         return [tool_call("look"), tool_call("pay", to="Ada"), tool_call("put")]
-    return tool_call("pay", to="Bob") if rounds == 1 else "Ada and Bob are served."
+    return [tool_call("pay", to="Bob"), tool_call("book")] if rounds == 1 else "Ada and Bob are served."
 
 
 async def main() -> None:
-    store = Dying(url)
-    agent = Agent(FakeModel(respond), tools=[pay, look, put], store=store, lease=0.5)  # type: ignore[arg-type]
+    tools = [pay, look, put, book if store.has_transactions else book_in_file]
+    die_in(store, death, lambda landed: write("acknowledged", str(landed)))
+    agent = Agent(FakeModel(respond), tools=tools, store=store, lease=0.5)  # type: ignore[arg-type]
     with anyio.fail_after(PATIENCE_SECONDS):
         while True:
             try:
@@ -113,7 +114,7 @@ async def main() -> None:
     await store.aclose()
 
 
-async def go_on(agent: Agent, store: SQLStore) -> Any:
+async def go_on(agent: Agent, store: Store) -> Any:
     if "again" in how:
         return await agent.resume(state_id, PROMPT)
     try:
