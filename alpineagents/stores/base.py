@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, get_args
@@ -46,6 +46,7 @@ from alpineagents.stores.header import (
     header_of,
     summary_of,
 )
+from alpineagents.stores.watch import follow
 from alpineagents.sync import run_sync
 
 if TYPE_CHECKING:
@@ -330,6 +331,40 @@ class Store:
         except StateNotFoundError:
             return False
         return True
+
+    @asynccontextmanager
+    async def watch(self, id: str, *, after: int = 0) -> AsyncIterator[AsyncIterator[Event]]:
+        """
+        Hand out the history behind a revision, and then each Event that any process adds, until the block is left.
+
+        Whoever comes back names the last revision that it saw, and misses nothing. What is new is seen within a
+        quarter of a second.
+
+        Args:
+            after: revision of the last Event that is known; 0 for the whole history.
+
+        Raises:
+            StateNotFoundError: there is no such State or revision, or the State was deleted meanwhile.
+
+        Example:
+            >>> from alpineagents import MemoryStore, Message, State
+            >>> async def main():
+            ...     store, state = MemoryStore(), State(id="s", messages=[Message.user("Hello")])
+            ...     await store.save(state)
+            ...     async with store.watch("s") as events:
+            ...         async for event in events:
+            ...             return event.message.text
+            >>> anyio.run(main)
+            'Hello'
+        """
+        if type(after) is not int or after < 0:
+            raise ConfigError(f"after={after!r} is not a revision: store.watch({id!r}, after=0)")
+        key = self.key(id)
+        info = await self.info(key)
+        if info.revision < after:
+            raise StateNotFoundError(key.id, revision=after, hint=f"Its last one is {info.revision}")
+        async with aclosing(follow(self, key, info, after)) as events:
+            yield events
 
     async def post(self, id: str, message: Message) -> int:
         """

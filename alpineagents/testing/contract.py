@@ -15,6 +15,7 @@ from alpineagents.testing.rules.inbox import InboxRules
 from alpineagents.testing.rules.leases import LeaseRules
 from alpineagents.testing.rules.namespaces import NamespaceRules
 from alpineagents.testing.rules.runs import RunRules
+from alpineagents.testing.rules.watching import WatchRules
 from alpineagents.testing.rules.writers import WriterRules
 
 
@@ -25,6 +26,7 @@ class StoreContract(
     HeaderRules,
     NamespaceRules,
     InboxRules,
+    WatchRules,
     LeaseRules,
     WriterRules,
     CancelRules,

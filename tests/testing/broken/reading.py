@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import anyio
@@ -146,3 +147,18 @@ class LeaksLocks(Broken):
         self.busy = False
         for event in events:
             yield event
+
+
+class InventsHeaders(Broken):
+    """Describes a State that is not there as an empty one, and one that was made again as the one before."""
+
+    made_at: dict[Any, datetime]
+
+    async def info(self, id: Any) -> StateInfo:
+        try:
+            info = await super().info(id)
+        except StateNotFoundError:
+            other = await super().info((await self.list())[0].id)
+            return other.model_copy(update={"id": self.key(id).id, "revision": 2})
+        self.made_at = getattr(self, "made_at", {})
+        return info.model_copy(update={"created_at": self.made_at.setdefault(self.key(id), info.created_at)})
