@@ -15,14 +15,18 @@ class Delta(BaseModel):
     A part of a reply that is still arriving.
 
     Attributes:
-        kind: `text` that a person reads, or `thinking`.
-        text: what came since the last one.
+        kind: `text` that a person reads, `thinking`, or `tool_args`, the arguments of a call as JSON.
+        text: what came since the last one; the first of a call may be empty and just name the tool.
+        call_index: which call of the reply `tool_args` belong to, counted from 0.
+        tool_name: the tool of that call.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["text", "thinking"] = "text"
+    kind: Literal["text", "thinking", "tool_args"] = "text"
     text: str
+    call_index: int | None = None
+    tool_name: str = ""
 
 
 Emit = Callable[[Delta], None]

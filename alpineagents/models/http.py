@@ -107,6 +107,7 @@ class Endpoint:
     ) -> None:
         url = _parse(base_url)
         self.base_url = str(url.copy_with(username=None, password=None)).rstrip("/")
+        self.host = url.host
         secrets = [key] if key else [url.password, _basic(url)] if url.userinfo else []
         self._failures = Failures(self.base_url, key_hint, [secret for secret in secrets if secret])
         self._authorization = SecretStr(_authorization(url, key, key_hint)) if key or url.userinfo else None

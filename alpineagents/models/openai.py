@@ -11,7 +11,8 @@ from pydantic import JsonValue
 from alpineagents.errors import AuthError, ConfigError
 from alpineagents.messages import Reply, Request
 from alpineagents.models.base import Emit
-from alpineagents.models.chat_wire import ReplyReader, to_wire
+from alpineagents.models.chat_reply import ReplyReader
+from alpineagents.models.chat_wire import to_wire
 from alpineagents.values import storable
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class OpenAICompatible:
             or what `http_client` says.
         max_retries: how often a request is sent again after a failed connection, a 408, 409, 429 or 5xx, as long as
             no part of a reply has come. `Retry-After` is obeyed, up to a minute in all.
+        reasoning_effort: how long a reasoning model thinks, such as `"low"` or `"high"`; otherwise as the server does.
         extra_body: more fields for each request, such as `{"temperature": 0}`.
         http_client: an `httpx.AsyncClient` of your own, for proxies, certificates or limits; you close it.
         name: what history and lists show; otherwise the model.
@@ -58,6 +60,7 @@ class OpenAICompatible:
         api_key: str | None = None,
         timeout: float | None = None,
         max_retries: int = 2,
+        reasoning_effort: str | None = None,
         extra_body: dict[str, JsonValue] | None = None,
         http_client: httpx.AsyncClient | None = None,
         name: str | None = None,
@@ -82,6 +85,8 @@ class OpenAICompatible:
         self._model = model
         self._name = name or model
         self._extra_body = _checked(extra_body)
+        if reasoning_effort is not None:
+            self._extra_body = {"reasoning_effort": _effort(reasoning_effort), **self._extra_body}
         self._endpoint = Endpoint(
             base_url,
             key=key or None,
@@ -90,6 +95,8 @@ class OpenAICompatible:
             max_retries=max_retries,
             http_client=http_client,
         )
+        # Without the port: a server that was started again elsewhere is the same.
+        self._provider = f"chat:{self._endpoint.host}/{model}"
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._model!r}, base_url={self._endpoint.base_url!r})"
@@ -114,12 +121,14 @@ class OpenAICompatible:
         """
         body: dict[str, Any] = {
             "model": self._model,
-            **to_wire(request),
+            **to_wire(request, provider=self._provider),
             "stream": True,
             "stream_options": {"include_usage": True},
             **self._extra_body,
         }
-        reader = await self._endpoint.stream("/chat/completions", body, lambda: ReplyReader(emit))
+        reader = await self._endpoint.stream(
+            "/chat/completions", body, lambda: ReplyReader(emit, provider=self._provider)
+        )
         return reader.reply(model=self._model)
 
     async def aclose(self) -> None:
@@ -135,6 +144,12 @@ def _checked(extra_body: dict[str, JsonValue] | None) -> dict[str, JsonValue]:
         if field in fields:
             raise ConfigError(f"extra_body cannot set {field!r}, which the library sets for each request; leave it out")
     return fields
+
+
+def _effort(reasoning_effort: object) -> str:
+    if not isinstance(reasoning_effort, str) or not reasoning_effort.strip():
+        raise ConfigError(f'reasoning_effort is {reasoning_effort!r}; it is a word: reasoning_effort="high"')
+    return reasoning_effort
 
 
 def _is_openai(base_url: str) -> bool:

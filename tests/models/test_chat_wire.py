@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from alpineagents.messages import Image, Message, Request, TextBlock, ToolCall, ToolResultBlock, ToolSpec
+from alpineagents.messages import Image, Message, RawBlock, Request, TextBlock, ToolCall, ToolResultBlock, ToolSpec
 from alpineagents.models.base import Delta
-from alpineagents.models.chat_wire import ReplyReader, from_wire, to_wire
+from alpineagents.models.chat_reply import ReplyReader, from_wire
+from alpineagents.models.chat_wire import to_wire
 from alpineagents.usage import Usage
 from tests.servers.openai_server import calls, chunk, chunks_of, says, usage_chunk
 
@@ -214,20 +215,93 @@ def test_a_refusal_is_text_and_reason() -> None:
     assert (reply.message.text, reply.stop_reason) == ("I will not.", "refusal")
 
 
-def test_thinking_is_shown_and_not_kept() -> None:
-    """Thinking is emitted as its own kind of delta; the message holds the answer only."""
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_thinking_is_shown_and_kept_beside_the_answer(name: str) -> None:
+    """Thinking is emitted as its own kind of delta, and kept under the server's name for it; it is no text."""
     shown: list[Delta] = []
 
     reply = from_wire(
-        [chunk({"reasoning_content": "Hm."}), chunk({"reasoning": "Yes."}), chunk({"content": "42"})], emit=shown.append
+        [chunk({name: "Hm."}), chunk({name: " Yes."}), chunk({"content": "42"})], emit=shown.append, provider="p"
     )
 
     assert shown == [
         Delta(kind="thinking", text="Hm."),
-        Delta(kind="thinking", text="Yes."),
+        Delta(kind="thinking", text=" Yes."),
         Delta(kind="text", text="42"),
     ]
     assert reply.message.text == "42"
+    assert reply.message.content[0] == RawBlock(provider="p", data={name: "Hm. Yes."})
+
+
+def test_thinking_that_comes_under_both_names_is_kept_once() -> None:
+    """Servers that change the name send both for a while."""
+    reply = from_wire([chunk({"reasoning": "Hm.", "reasoning_content": "Hm.", "content": "42"})], provider="p")
+
+    assert reply.message.content[0] == RawBlock(provider="p", data={"reasoning_content": "Hm."})
+
+
+def test_pieces_of_reasoning_details_are_put_together() -> None:
+    """OpenRouter's blocks come in pieces: text is joined, and another index is another block."""
+
+    def detail(**fields: Any) -> dict[str, Any]:
+        return chunk({"reasoning": "x", "reasoning_details": [{"type": "reasoning.text", "format": "f", **fields}]})
+
+    reply = from_wire(
+        [
+            detail(index=0, text="Hm", signature=None),
+            detail(index=0, text=", yes."),
+            detail(index=0, signature="abc"),
+            detail(index=1, text="So."),
+            detail(index=1, text=float("nan")),
+            chunk({"content": "42"}),
+        ],
+        provider="p",
+    )
+
+    first = {"type": "reasoning.text", "format": "f", "index": 0, "text": "Hm, yes.", "signature": "abc"}
+    second = {"type": "reasoning.text", "format": "f", "index": 1, "text": "So."}
+    assert reply.message.content[0] == RawBlock(provider="p", data={"reasoning_details": [first, second]})
+
+
+def test_thinking_goes_back_to_who_thought_it() -> None:
+    """It is a field of the message that it led to; to another provider the message goes without it."""
+    message = from_wire([chunk({"reasoning": "Hm."}), *chunks_of(calls(("ls", {})))], provider="p").message
+
+    def sent_to(provider: str) -> dict[str, Any]:
+        wire: dict[str, Any] = to_wire(Request(messages=(message,)), provider=provider)["messages"][0]
+        return wire
+
+    assert sent_to("p")["reasoning"] == "Hm."
+    assert sent_to("q") == {name: value for name, value in sent_to("p").items() if name != "reasoning"}
+
+
+def test_arguments_are_shown_as_they_come() -> None:
+    """Each piece of a call's arguments is a delta that names the tool and the call's place in the reply."""
+    shown: list[Delta] = []
+
+    from_wire(chunks_of(calls(("read", {"path": "a"}), ("ls", {}))), emit=shown.append)
+
+    assert {delta.kind for delta in shown} == {"tool_args"}
+    assert [(delta.call_index, delta.tool_name) for delta in shown] == [(0, "read")] * 3 + [(1, "ls")] * 3
+    assert "".join(delta.text for delta in shown if delta.call_index == 0) == '{"path": "a"}'
+
+
+@pytest.mark.parametrize(
+    "usage, counted",
+    [
+        ({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 15}, Usage(input_tokens=9, output_tokens=6)),
+        ({"prompt_tokens": 9, "prompt_cache_hit_tokens": 4}, Usage(input_tokens=9, cache_read_tokens=4)),
+        (
+            {"prompt_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 5}},
+            Usage(input_tokens=9, cache_write_tokens=5),
+        ),
+    ],
+)
+def test_usage_in_other_words_is_read(usage: dict[str, Any], counted: Usage) -> None:
+    """Reasoning that only the total counts is output, and caches have several names."""
+    reply = from_wire([chunk({"content": "x"}, finish_reason="stop"), usage_chunk(usage)])
+
+    assert reply.usage == counted + Usage(requests=1, unpriced_requests=1)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from alpineagents.messages import Message, Request, ToolCall, ToolSpec
 from alpineagents.models import Delta, Model, OpenAICompatible
 from tests.models.asking import HELLO
 from tests.models.conftest import Serve
-from tests.servers.openai_server import calls, says
+from tests.servers.openai_server import calls, chunk, says, stream
 
 
 def test_it_is_a_model() -> None:
@@ -92,6 +92,34 @@ async def test_any_text_can_be_sent(serve: Serve) -> None:
     assert json.loads(told["tool_calls"][0]["function"]["arguments"]) == {"\ufffd": "\ufffd"}
 
 
+async def test_thinking_is_sent_back_to_the_same_model_only(serve: Serve) -> None:
+    """What a model thought goes back to it, and not to another model at the same server."""
+    thinks = stream(chunk({"reasoning_content": "Hm."}), chunk({"content": "Hi"}, finish_reason="stop"))
+    server = serve(thinks, says("a"), says("b"))
+    one, other = (OpenAICompatible(name, base_url=server.base_url) for name in ("one", "other"))
+
+    reply = await one.respond(HELLO)
+    again = Request(messages=(*HELLO.messages, reply.message, Message.user("And?")))
+    await one.respond(again)
+    await other.respond(again)
+    await one.aclose()
+    await other.aclose()
+
+    assert server.bodies[1]["messages"][1] == {"role": "assistant", "content": "Hi", "reasoning_content": "Hm."}
+    assert server.bodies[2]["messages"][1] == {"role": "assistant", "content": "Hi"}
+
+
+async def test_reasoning_effort_is_sent(serve: Serve) -> None:
+    """As the field that the format has for it."""
+    server = serve(says("Hi"))
+    model = OpenAICompatible("test", base_url=server.base_url, reasoning_effort="high")
+
+    await model.respond(HELLO)
+    await model.aclose()
+
+    assert server.bodies[0]["reasoning_effort"] == "high"
+
+
 def test_openai_needs_a_key() -> None:
     """Without a key, the error names the variable and the line to write, before anything is sent."""
     with pytest.raises(AuthError, match=r"export OPENAI_API_KEY=.*OpenAICompatible\(\"gpt-5\", api_key=your_key\)"):
@@ -149,6 +177,7 @@ def test_a_key_that_no_header_takes_is_refused_unseen(key: str) -> None:
         ({"http_client": object()}, "httpx.AsyncClient()"),
         ({"extra_body": ["x"]}, "extra_body="),
         ({"extra_body": {"stream": False}}, "leave it out"),
+        ({"reasoning_effort": 3}, 'reasoning_effort="high"'),
         ({"base_url": "http://joe:secret@localhost/v1", "api_key": "key-12345"}, "only one of them"),
     ],
 )

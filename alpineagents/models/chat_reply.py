@@ -1,0 +1,307 @@
+"""
+Replies in the Chat Completions format, made of the chunks of a stream.
+
+    {"choices": [{"delta": {...}, "finish_reason": ...}], "usage": ...} … ──ReplyReader──> Reply
+
+Written from the OpenAI API reference ("The chat completion chunk object", 2025). Other servers of the format leave
+things out or send them in their own way; what is known of that stands beside the line that copes with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import JsonValue
+
+from alpineagents.errors import ValueNotStorableError
+from alpineagents.messages import Message, RawBlock, Reply, TextBlock, ToolCall
+from alpineagents.models.base import Delta, Emit
+from alpineagents.usage import Usage
+from alpineagents.values import sendable, storable
+
+Wire = dict[str, Any]
+
+_STOP_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+
+
+def from_wire(chunks: Iterable[Wire], *, emit: Emit | None = None, provider: str = "") -> Reply:
+    """
+    Return the reply that the chunks of a stream make.
+
+    Example:
+        >>> from_wire([{"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]}]).message.text
+        'Hi'
+    """
+    reader = ReplyReader(emit, provider=provider)
+    for chunk in chunks:
+        reader.read(chunk)
+    return reader.reply()
+
+
+class _Call:
+    """A tool call that is still arriving."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+
+    @property
+    def is_whole(self) -> bool:
+        return json_object("".join(self.pieces)) is not None
+
+    def take(self, call_id: str, name: str, arguments: str) -> None:
+        # Some servers repeat id and name in each piece, so they are not joined.
+        self.id = self.id or call_id
+        self.name = self.name or name
+        self.pieces.append(arguments)
+
+    def finish(self, position: int) -> ToolCall:
+        raw = sendable("".join(self.pieces))
+        args = json_object(raw) if raw.strip() else {}
+        return ToolCall(
+            id=sendable(self.id) or f"call_{position}",
+            name=sendable(self.name),
+            args=args or {},
+            invalid_json=raw if args is None else None,
+        )
+
+
+class _Thinking:
+    """
+    Reasoning that is still arriving, kept under the names that the server gave it, to be sent back under them.
+
+    `reasoning_content` came with DeepSeek; OpenRouter and later releases of vLLM call it `reasoning`, and OpenRouter
+    adds `reasoning_details`, pieces of blocks with their signatures.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._details: list[dict[str, JsonValue]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._texts or self._details)
+
+    def take(self, delta: dict[str, JsonValue]) -> str:
+        """Take in what a delta has of it, and return what a person may read."""
+        details = delta.get("reasoning_details")
+        for piece in details if isinstance(details, list) else []:
+            if (detail := _object(piece)) is not None:
+                self._take_detail(detail)
+        for name in ("reasoning_content", "reasoning"):
+            if text := _plain(delta.get(name)):
+                # Servers that send both say the same in them.
+                self._texts.setdefault(name, []).append(text)
+                return text
+        return ""
+
+    def _take_detail(self, piece: dict[str, JsonValue]) -> None:
+        last = self._details[-1] if self._details else {}
+        if any(last.get(name) != piece.get(name) for name in ("type", "index")) or not last:
+            self._details.append(piece)
+            return
+        for name, value in piece.items():
+            before = last.get(name)
+            if name in ("text", "summary", "data") and isinstance(before, str) and isinstance(value, str):
+                last[name] = before + value
+            elif value is not None:
+                last[name] = value
+
+    def block(self, provider: str) -> RawBlock:
+        if self._details:
+            return RawBlock(provider=provider, data={"reasoning_details": list(self._details)})
+        return RawBlock(provider=provider, data={name: sendable("".join(text)) for name, text in self._texts.items()})
+
+
+class ReplyReader:
+    """
+    Makes a Reply of the chunks of one stream.
+
+    Args:
+        emit: called with each part of the reply as it arrives.
+        provider: who gets the reasoning back with the next request; "" keeps none.
+    """
+
+    def __init__(self, emit: Emit | None = None, *, provider: str = "") -> None:
+        self._emit = emit
+        self._provider = provider
+        self._texts: list[str] = []
+        self._calls: list[_Call] = []
+        self._at_index: dict[int, _Call] = {}
+        self._finish_reason: str | None = None
+        self._refused = False
+        self._thinking = _Thinking()
+        self._is_done = False
+        self._usage: Wire = {}
+        self._model = ""
+
+    @property
+    def started(self) -> bool:
+        """Whether a part of the reply has come."""
+        return bool(self._texts or self._calls or self._thinking)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the reply is over; only the usage may follow."""
+        return self._is_done or self._finish_reason is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is a whole reply: a reason for its end came, or else the end mark after something was said."""
+        if self._finish_reason is not None:
+            return self._finish_reason != "error"  # OpenRouter's, where the provider behind it broke off.
+        return self._is_done and bool(self._texts or self._calls)
+
+    def done(self) -> None:
+        """Take in the end mark `[DONE]`."""
+        self._is_done = True
+
+    def read(self, data: dict[str, JsonValue]) -> None:
+        """Take in one chunk, and pass over what in it is not of the format."""
+        if isinstance(usage := data.get("usage"), dict):
+            # Each counts all that came before it, where a server sends several.
+            self._usage = usage
+        if isinstance(model := data.get("model"), str):
+            self._model = model
+        choices = data.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, dict) or choice.get("index") not in (0, None):
+            return
+        delta = choice.get("delta") or choice.get("message")
+        if isinstance(delta, dict):
+            self._read_delta(delta)
+        if isinstance(reason := choice.get("finish_reason"), str) and reason:
+            self._finish_reason = reason
+
+    def reply(self, *, model: str = "") -> Reply:
+        """
+        Return what was said, once the reply is complete.
+
+        Args:
+            model: who replied, where the server does not say.
+        """
+        text = sendable("".join(self._texts))
+        calls = [call.finish(position) for position, call in enumerate(self._calls, 1)]
+        reason = self._finish_reason or "stop"
+        if reason == "stop" and calls:
+            reason = "tool_calls"
+        thought = (self._thinking.block(self._provider),) if self._thinking and self._provider else ()
+        said = (TextBlock(text=text),) if text else ()
+        return Reply(
+            message=Message(role="assistant", content=(*thought, *said, *calls)),
+            usage=_usage(self._usage),
+            stop_reason="refusal" if self._refused else _STOP_REASONS.get(reason, reason),
+            model=self._model or model,
+        )
+
+    def _read_delta(self, delta: dict[str, JsonValue]) -> None:
+        if thought := self._thinking.take(delta):
+            self._show(Delta(kind="thinking", text=sendable(thought)))
+        refusal = _plain(delta.get("refusal"))
+        self._refused = self._refused or bool(refusal)
+        text = _plain(delta.get("content")) + refusal
+        if text:
+            self._texts.append(text)
+            self._show(Delta(text=sendable(text)))
+        pieces = delta.get("tool_calls")
+        for piece in pieces if isinstance(pieces, list) else []:
+            if isinstance(piece, dict):
+                self._read_call(piece)
+
+    def _show(self, delta: Delta) -> None:
+        if self._emit is not None:
+            self._emit(delta)
+
+    def _read_call(self, piece: dict[str, JsonValue]) -> None:
+        function = piece.get("function")
+        if not isinstance(function, dict):
+            function = {}
+        index = piece.get("index")
+        call_id = str(piece.get("id") or "")
+        name = _plain(function.get("name"))
+        given = function.get("arguments")
+        # Ollama and others have sent the arguments as the object itself.
+        arguments = given if isinstance(given, str) else "" if given is None else json.dumps(given)
+        call = self._call_of(index, call_id, name)
+        if (
+            call is None
+            or (call.id and call_id and call.id != call_id)
+            or (name and arguments.strip() and call.is_whole)
+        ):
+            # Gemini's and others' compatible servers give each of several calls the index 0, or one id to all of them.
+            call = _Call()
+            self._calls.append(call)
+        if isinstance(index, int):
+            self._at_index[index] = call
+        call.take(call_id, name, arguments)
+        position = self._calls.index(call)
+        self._show(
+            Delta(kind="tool_args", text=sendable(arguments), call_index=position, tool_name=sendable(call.name))
+        )
+
+    def _call_of(self, index: object, call_id: str, name: str) -> _Call | None:
+        if isinstance(index, int):
+            return self._at_index.get(index)
+        if call_id:
+            return next((call for call in reversed(self._calls) if call.id == call_id), None)
+        last = self._calls[-1] if self._calls else None
+        return last if not name or (last is not None and last.name == name and not last.is_whole) else None
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        # Mistral sends parts.
+        texts = [part.get("text") for part in value if isinstance(part, dict)]
+        return "".join(text for text in texts if isinstance(text, str))
+    return ""
+
+
+def json_object(raw: str) -> dict[str, JsonValue] | None:
+    """
+    Return the JSON object that a text is, or None.
+
+    Example:
+        >>> json_object('{"path": "a"}'), json_object('{"path": NaN}')
+        ({'path': 'a'}, None)
+    """
+    try:
+        return _object(json.loads(raw))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(value: object) -> dict[str, JsonValue] | None:
+    try:
+        copy = storable(value, "value")
+    except ValueNotStorableError:
+        return None
+    return copy if isinstance(copy, dict) else None
+
+
+def _usage(wire: Wire) -> Usage:
+    def count(where: object, name: str) -> int:
+        value = where.get(name) if isinstance(where, dict) else None
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+    read, details = count(wire, "prompt_tokens"), wire.get("prompt_tokens_details")
+    return Usage(
+        input_tokens=read,
+        # xAI and Gemini's compatible server leave the reasoning out of the completion, and count it in the total.
+        output_tokens=max(count(wire, "completion_tokens"), count(wire, "total_tokens") - read),
+        # DeepSeek's own name for it.
+        cache_read_tokens=count(details, "cached_tokens") or count(wire, "prompt_cache_hit_tokens"),
+        cache_write_tokens=count(details, "cache_write_tokens"),
+        reasoning_tokens=count(wire.get("completion_tokens_details"), "reasoning_tokens"),
+        requests=1,
+        unpriced_requests=1,
+    )
