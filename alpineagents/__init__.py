@@ -61,7 +61,7 @@ from alpineagents.messages import (
     ToolResultBlock,
     ToolSpec,
 )
-from alpineagents.models import Delta, Model, OpenAICompatible, resolve_model
+from alpineagents.models import Delta, Model, OpenAICompatible, Retry, resolve_model
 from alpineagents.snapshot import StateSnapshot
 from alpineagents.state import State
 from alpineagents.stopped import (
@@ -114,6 +114,7 @@ __all__ = [
     "Reporter",
     "Request",
     "ResumeWarning",
+    "Retry",
     "RunStarted",
     "RunStopped",
     "RunStream",

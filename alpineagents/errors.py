@@ -237,7 +237,10 @@ class ModelError(AlpineAgentsError):
     Attributes:
         status: HTTP status, where there was one.
         request_id: the provider's name for the request, to quote to its support.
+        charged: whether the request may have cost something; False where it was refused, or never reached anyone.
     """
+
+    charged: bool = True
 
     def __init__(self, message: str, *, status: int | None = None, request_id: str | None = None) -> None:
         self.status, self.request_id = status, request_id

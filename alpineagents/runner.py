@@ -28,7 +28,7 @@ from alpineagents.errors import (
 from alpineagents.events import Event, RunStarted
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
-from alpineagents.models.base import Delta
+from alpineagents.models.base import Emitted
 from alpineagents.repair import Step, closing, repairs
 from alpineagents.shield import settled
 from alpineagents.state import State
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("alpineagents")
 
-Item = Event | Delta
-"""What a reader of a run sees: every Event once it is saved, and the parts of a reply as they come."""
+Item = Event | Emitted
+"""What a reader of a run sees: every Event once it is saved, and what a Model tells while it replies."""
 
 Emit = Callable[[Item], None]
 

@@ -13,8 +13,8 @@ import anyio
 from alpineagents.errors import ProviderError, said
 from alpineagents.events import ApprovalRequested, ModelFailed, ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from alpineagents.messages import Reply, Request, TextBlock, ToolCall
-from alpineagents.models.base import Delta
-from alpineagents.repair import UNPRICED, Step
+from alpineagents.models.tally import Tally, spent
+from alpineagents.repair import Step
 from alpineagents.runner import Run
 from alpineagents.snapshot import CallState
 from alpineagents.tools import Tool, ToolContext, ToolResult, check, execute
@@ -38,15 +38,9 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
         messages=tuple(run.state.messages),
         tools=tuple(tool.spec for tool in agent.tools.values()),
     )
-    shown: list[str] = []
-
-    def emit(delta: Delta) -> None:
-        if delta.kind == "text":
-            shown.append(delta.text)
-        run.emit(delta)
-
+    tally = Tally(run.emit)
     try:
-        reply = _checked(await agent.model.respond(request, emit=emit), agent)
+        reply = _checked(await agent.model.respond(request, emit=tally), agent)
     except BaseException as error:
         cancelled = isinstance(error, (anyio.get_cancelled_exc_class(), KeyboardInterrupt))
         run.journal.add(
@@ -54,8 +48,8 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
             outcome="cancelled" if cancelled else "failed",
             error="" if cancelled else type(error).__name__,
             message="the run was cancelled" if cancelled else said(error),
-            partial="".join(shown),
-            usage=UNPRICED,
+            partial="".join(tally.shown),
+            usage=tally.usage + spent(error),
         )
         raise
     reply = reply.model_copy(update={"message": run.state.with_unique_ids(reply.message)})

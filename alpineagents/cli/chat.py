@@ -19,7 +19,7 @@ from alpineagents.cli.terminal import ERR, OUT, clean, fail, one_line, say, writ
 from alpineagents.errors import AlpineAgentsError, ConfigError, StateError
 from alpineagents.events import ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from alpineagents.messages import Message
-from alpineagents.models.base import Delta
+from alpineagents.models.base import Delta, Retry
 from alpineagents.runner import Item
 from alpineagents.state import State
 from alpineagents.stores import SQLStore
@@ -199,6 +199,10 @@ class TurnView:
         match item:
             case Delta(kind="text"):
                 self._write(item.text)
+            case Retry():
+                self.end_line()
+                _hint(f"  {item.error}")
+                _hint(f"  trying again in {item.wait_seconds:.0f} s")
             case ModelRequested():
                 self._shown = False
             case ModelReplied():

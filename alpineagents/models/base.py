@@ -8,6 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict
 
 from alpineagents.messages import Reply, Request
+from alpineagents.usage import Usage
 
 
 class Delta(BaseModel):
@@ -29,7 +30,30 @@ class Delta(BaseModel):
     tool_name: str = ""
 
 
-Emit = Callable[[Delta], None]
+class Retry(BaseModel):
+    """
+    A request failed and is sent again; what was shown of its reply, if anything, counts no longer.
+
+    Attributes:
+        attempt: the number of the attempt that follows, from 2 on.
+        wait_seconds: how long until then.
+        error: why the last one failed.
+        usage: what that one took.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["retry"] = "retry"
+    attempt: int
+    wait_seconds: float
+    error: str
+    usage: Usage
+
+
+Emitted = Delta | Retry
+"""What a Model tells while it replies."""
+
+Emit = Callable[[Emitted], None]
 """Where a Model hands over what arrives; it returns at once and never raises."""
 
 

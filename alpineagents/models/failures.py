@@ -65,7 +65,9 @@ class Failures:
     def refused(self, status: int, reason: str, body: str, headers: Mapping[str, str]) -> AttemptError:
         """Translate an answer whose status says that it is no reply."""
         said = f"{self._base_url} answered {status} {reason}".rstrip()
-        return self._translate(_read_body(body), status, said, headers)
+        failure = self._translate(_read_body(body), status, said, headers)
+        failure.error.charged = False
+        return failure
 
     def broken_off(self, event: dict[str, JsonValue]) -> AttemptError:
         """Translate an event of a stream that says what went wrong."""

@@ -13,7 +13,6 @@ import base64
 import functools
 import json
 import math
-import random
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -22,11 +21,12 @@ import anyio
 import anyio.lowlevel
 import httpx
 import httpx_sse
-import tenacity
 from pydantic import JsonValue, SecretStr
 
 from alpineagents.errors import AuthError, ConfigError, ProviderError
+from alpineagents.models.base import Emit
 from alpineagents.models.failures import AttemptError, Failures
+from alpineagents.models.retries import Retries
 from alpineagents.values import sendable
 
 READ_SECONDS = 300.0
@@ -36,11 +36,6 @@ WRITE_SECONDS = 60.0
 POOL_SECONDS = 60.0
 TAIL_SECONDS = 5.0
 """How long to wait, once the answer is complete, for what may follow it: the usage, and the end of the stream."""
-RETRY_SECONDS = 60.0
-"""No attempt begins later than this after the first one began."""
-FIRST_WAIT_SECONDS = 0.5
-LONGEST_WAIT_SECONDS = 8.0
-
 _ERROR_BODY_BYTES = 64 * 1024
 _ERROR_BODY_SECONDS = 10.0
 
@@ -88,6 +83,8 @@ class Endpoint:
         key_hint: where the key comes from, for errors.
         timeout: seconds that the server may send nothing; None for READ_SECONDS, or what `http_client` says.
         max_retries: how often a failed request is sent again.
+        retry_seconds: no attempt begins later than this after the first one began; None for a minute.
+        retry_streams: whether a request is sent again although a part of its reply has come.
         http_client: an `httpx.AsyncClient` of the caller, who closes it.
 
     Raises:
@@ -103,6 +100,8 @@ class Endpoint:
         key_hint: str = "api_key",
         timeout: float | None = None,
         max_retries: int = 2,
+        retry_seconds: float | None = None,
+        retry_streams: bool = False,
         http_client: httpx.AsyncClient | None = None,
     ) -> None:
         url = _parse(base_url)
@@ -112,7 +111,8 @@ class Endpoint:
         self._failures = Failures(self.base_url, key_hint, [secret for secret in secrets if secret])
         self._authorization = SecretStr(_authorization(url, key, key_hint)) if key or url.userinfo else None
         self._timeout = _timeout(timeout, has_own=http_client is not None)
-        self._max_retries = _whole(max_retries)
+        self._retries = Retries(max_retries, retry_seconds)
+        self._retry_streams = retry_streams
         if http_client is not None and not isinstance(http_client, httpx.AsyncClient):
             raise ConfigError(
                 f"http_client is a {type(http_client).__name__}; it is an async client: http_client=httpx.AsyncClient()"
@@ -123,11 +123,16 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint({self.base_url!r})"
 
-    async def stream(self, path: str, body: Mapping[str, Any], new_reader: Callable[[], _Reader]) -> _Reader:
+    async def stream(
+        self, path: str, body: Mapping[str, Any], new_reader: Callable[[], _Reader], *, emit: Emit | None = None
+    ) -> _Reader:
         """
         Post a request and read the events that answer it.
 
         Failed attempts are repeated where that can help and as long as no part of a reply has come.
+
+        Args:
+            emit: told of each attempt that failed and is followed by another.
 
         Returns:
             The reader of the attempt that gave a whole reply.
@@ -136,15 +141,8 @@ class Endpoint:
             ModelError: there is no reply, for a reason that the subclass names.
         """
         content = json.dumps(_all_sendable(body), ensure_ascii=True).encode("ascii")
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, AttemptError) and error.again),
-            stop=tenacity.stop_after_attempt(self._max_retries + 1) | tenacity.stop_before_delay(RETRY_SECONDS),
-            wait=_wait,
-            sleep=anyio.sleep,
-            reraise=True,
-        )
         try:
-            return await retrying(self._attempt, self.base_url + path, content, new_reader)
+            return await self._retries.around(emit)(self._attempt, self.base_url + path, content, new_reader)
         except AttemptError as failure:
             raise failure.error from failure.__cause__
 
@@ -178,12 +176,15 @@ class Endpoint:
         except httpx.RequestError as error:
             if not reader.complete:
                 failure = self._unreached(error)
-                failure.again = failure.again and not reader.started
+                failure.again = failure.again and self._may_repeat(reader)
                 raise failure from error
         except AttemptError as failure:
-            failure.again = failure.again and not reader.started
+            failure.again = failure.again and self._may_repeat(reader)
             raise
         return reader
+
+    def _may_repeat(self, reader: EventReader) -> bool:
+        return self._retry_streams or not reader.started
 
     async def _exchange(self, url: str, content: bytes, reader: EventReader) -> None:
         client = await self._client()
@@ -262,7 +263,9 @@ class Endpoint:
         again = isinstance(error, httpx.TransportError) and not isinstance(
             error, (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
         )
-        return AttemptError(ProviderError(text), again=again)
+        failure = ProviderError(text)
+        failure.charged = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+        return AttemptError(failure, again=again)
 
 
 async def _keep_client() -> AsyncGenerator[httpx.AsyncClient, None]:
@@ -309,15 +312,6 @@ async def _read_some(response: httpx.Response) -> str:
     return body[:_ERROR_BODY_BYTES].decode("utf-8", "replace")
 
 
-def _wait(state: tenacity.RetryCallState) -> float:
-    failure = state.outcome.exception() if state.outcome is not None else None
-    if isinstance(failure, AttemptError) and failure.wait is not None:
-        # Never sooner than asked, and not all callers at the same instant.
-        return failure.wait * random.uniform(1.0, 1.1)
-    backoff = tenacity.wait_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
-    return backoff(state) + random.uniform(0.0, FIRST_WAIT_SECONDS)
-
-
 def _parse(base_url: str) -> httpx.URL:
     example = 'base_url="http://localhost:8000/v1"'
     try:
@@ -347,12 +341,6 @@ def _authorization(url: httpx.URL, key: str | None, key_hint: str) -> str:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise AuthError(f"the key in {key_hint} has blanks or characters that no key has; copy it again")
     return f"Bearer {key}"
-
-
-def _whole(max_retries: object) -> int:
-    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
-        raise ConfigError(f"max_retries is {max_retries!r}; it is a number from 0 on: max_retries=2")
-    return max_retries
 
 
 def _timeout(read: float | None, *, has_own: bool) -> httpx.Timeout | None:

@@ -13,6 +13,7 @@ from alpineagents.messages import Reply, Request
 from alpineagents.models.base import Emit
 from alpineagents.models.chat_reply import ReplyReader
 from alpineagents.models.chat_wire import to_wire
+from alpineagents.models.tally import Tally
 from alpineagents.values import storable
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ class OpenAICompatible:
         timeout: seconds that the server may send nothing, before a stalled reply counts as failed; otherwise 300,
             or what `http_client` says.
         max_retries: how often a request is sent again after a failed connection, a 408, 409, 429 or 5xx, as long as
-            no part of a reply has come. `Retry-After` is obeyed, up to a minute in all.
+            no part of a reply has come. `Retry-After` is obeyed.
+        retry_seconds: no attempt begins later than this after the first one began; otherwise 60.
+        retry_streams: send a request again also where a part of the reply has come; it is then shown anew.
         reasoning_effort: how long a reasoning model thinks, such as `"low"` or `"high"`; otherwise as the server does.
         extra_body: more fields for each request, such as `{"temperature": 0}`.
         http_client: an `httpx.AsyncClient` of your own, for proxies, certificates or limits; you close it.
@@ -60,6 +63,8 @@ class OpenAICompatible:
         api_key: str | None = None,
         timeout: float | None = None,
         max_retries: int = 2,
+        retry_seconds: float | None = None,
+        retry_streams: bool = False,
         reasoning_effort: str | None = None,
         extra_body: dict[str, JsonValue] | None = None,
         http_client: httpx.AsyncClient | None = None,
@@ -93,6 +98,8 @@ class OpenAICompatible:
             key_hint=key_variable if api_key is None else "api_key",
             timeout=timeout,
             max_retries=max_retries,
+            retry_seconds=retry_seconds,
+            retry_streams=retry_streams,
             http_client=http_client,
         )
         # Without the port: a server that was started again elsewhere is the same.
@@ -111,7 +118,7 @@ class OpenAICompatible:
         Answer a request.
 
         Args:
-            emit: called with each part of the reply as it arrives.
+            emit: called with each part of the reply as it arrives, and with each attempt that is made again.
 
         Raises:
             AuthError: the server refused the key.
@@ -119,6 +126,7 @@ class OpenAICompatible:
             ContextTooLongError: the messages are too long for the model.
             ProviderError: the server failed, could not be reached, fell silent, or sent something else than a reply.
         """
+        tally = Tally(emit)
         body: dict[str, Any] = {
             "model": self._model,
             **to_wire(request, provider=self._provider),
@@ -127,9 +135,10 @@ class OpenAICompatible:
             **self._extra_body,
         }
         reader = await self._endpoint.stream(
-            "/chat/completions", body, lambda: ReplyReader(emit, provider=self._provider)
+            "/chat/completions", body, lambda: ReplyReader(tally, provider=self._provider), emit=tally
         )
-        return reader.reply(model=self._model)
+        reply = reader.reply(model=self._model)
+        return reply.model_copy(update={"usage": reply.usage + tally.usage})
 
     async def aclose(self) -> None:
         """Close the connections. The next request, if any, opens new ones; an `http_client` of yours stays open."""

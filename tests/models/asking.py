@@ -8,7 +8,7 @@ import pytest
 
 from alpineagents.errors import ModelError
 from alpineagents.messages import Message, Reply, Request
-from alpineagents.models import Delta, OpenAICompatible
+from alpineagents.models import OpenAICompatible
 from tests.servers.openai_server import (
     OpenAIServer,
 )
@@ -22,7 +22,7 @@ def model_at(server: OpenAIServer, **options: Any) -> OpenAICompatible:
     return OpenAICompatible("test", **{"base_url": server.base_url, "api_key": KEY, "max_retries": 0, **options})
 
 
-async def respond(model: OpenAICompatible, shown: list[Delta] | None = None) -> Reply:
+async def respond(model: OpenAICompatible, shown: list[Any] | None = None) -> Reply:
     """Ask a model and close it."""
     try:
         return await model.respond(HELLO, emit=None if shown is None else shown.append)

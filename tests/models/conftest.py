@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from alpineagents.models import http
+from alpineagents.models import retries
 from tests.servers.openai_server import Answer, OpenAIServer, Script
 
 Serve = Callable[..., OpenAIServer]
@@ -27,7 +27,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No key, address or proxy of the person who runs the tests; no wait between attempts."""
     for variable in _VARIABLES + _PROXIES:
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.0)
 
 
 @pytest.fixture

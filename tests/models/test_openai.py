@@ -174,6 +174,8 @@ def test_a_key_that_no_header_takes_is_refused_unseen(key: str) -> None:
         ({"timeout": float("nan")}, "timeout=120.0"),
         ({"max_retries": -1}, "max_retries=2"),
         ({"max_retries": True}, "max_retries=2"),
+        ({"retry_seconds": "1"}, "retry_seconds=60.0"),
+        ({"retry_seconds": -1}, "retry_seconds=60.0"),
         ({"http_client": object()}, "httpx.AsyncClient()"),
         ({"extra_body": ["x"]}, "extra_body="),
         ({"extra_body": {"stream": False}}, "leave it out"),

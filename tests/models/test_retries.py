@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
+from alpineagents import Agent, Message, State
 from alpineagents.errors import ModelError, ProviderError, RateLimitError
-from alpineagents.models import Delta
+from alpineagents.models import Delta, Retry
 from alpineagents.models.failures import retry_after
 from tests.models.asking import model_at, refusal, respond
 from tests.models.conftest import Serve
@@ -46,12 +47,12 @@ from tests.servers.openai_server import (
 async def test_what_may_pass_is_tried_again(serve: Serve, failing: Answer) -> None:
     """Busy servers and broken connections are asked again, and nobody notices."""
     server = serve(failing, failing, says("Hi"))
-    shown: list[Delta] = []
+    shown: list[Any] = []
 
     reply = await respond(model_at(server, max_retries=2), shown)
 
     assert reply.message.text == "Hi"
-    assert [delta.text for delta in shown] == ["Hi"]
+    assert [item.text for item in shown if isinstance(item, Delta)] == ["Hi"]
     assert server.bodies == [server.bodies[0]] * 3
 
 
@@ -86,6 +87,87 @@ async def test_nothing_is_tried_again_after_the_first_delta(serve: Serve, delta:
         await respond(model_at(server, max_retries=2))
 
     assert len(server.requests) == 1
+
+
+async def test_a_stream_is_begun_anew_where_the_model_says_so(serve: Serve) -> None:
+    """With `retry_streams`, a reply that broke off is asked for again; the item between says that it begins anew."""
+    server = serve(begins("The sum").then(Step.DROP), says("The ", "peak."))
+    shown: list[Any] = []
+
+    reply = await respond(model_at(server, max_retries=2, retry_streams=True), shown)
+
+    assert reply.message.text == "The peak."
+    assert [item.text if item.kind == "text" else item.kind for item in shown] == ["The sum", "retry", "The ", "peak."]
+    assert (reply.usage.requests, reply.usage.input_tokens) == (2, 12)
+
+
+async def test_each_retry_is_told(serve: Serve) -> None:
+    """An attempt that is made again is told with its number, the wait before it, and why."""
+    server = serve(status(429, headers={"Retry-After": "0.01"}), begins(), says("Hi"))
+    shown: list[Any] = []
+
+    await respond(model_at(server, max_retries=2), shown)
+
+    first, second = (item for item in shown if isinstance(item, Retry))
+    assert (first.attempt, second.attempt) == (2, 3)
+    assert 0.01 <= first.wait_seconds < 0.02
+    assert "answered 429" in first.error
+    assert "ended before the reply did" in second.error
+
+
+async def test_failed_attempts_are_counted(serve: Serve) -> None:
+    """A refused attempt cost nothing; what one cost that broke off is not known."""
+    refused, broken = serve(status(500), says("Hi")), serve(begins(), says("Hi"))
+
+    one = await respond(model_at(refused, max_retries=1))
+    two = await respond(model_at(broken, max_retries=1))
+
+    assert (one.usage.requests, one.usage.unpriced_requests) == (2, 1)
+    assert (two.usage.requests, two.usage.unpriced_requests) == (2, 2)
+
+
+async def test_no_attempt_begins_after_the_budget(serve: Serve) -> None:
+    """`retry_seconds` bounds all attempts together."""
+    server = serve(status(503, headers={"Retry-After": "2"}), says("Hi"))
+
+    await refusal(server, ProviderError, max_retries=5, retry_seconds=1.0)
+
+    assert len(server.requests) == 1
+
+
+async def test_a_run_shows_retries_and_counts_them(serve: Serve) -> None:
+    """A reader of a run sees the retry between request and reply, and the State counts both attempts."""
+    async with Agent(model_at(serve(status(500), says("Hi")), max_retries=1)).stream("Hello") as items:
+        kinds = [item.kind async for item in items]
+
+    assert kinds[2:6] == ["model_requested", "retry", "text", "model_replied"]
+    assert items.state.usage.requests == 2
+
+
+async def test_a_run_that_fails_counts_all_attempts(serve: Serve) -> None:
+    """What a failed request took is in the sum too, each attempt of it."""
+    state = State(messages=[Message.user("Hello")])
+    agent = Agent(model_at(serve(status(500), begins(), status(500)), max_retries=2))
+
+    with pytest.raises(ProviderError):
+        await agent.run(state)
+
+    assert (state.usage.requests, state.usage.unpriced_requests) == (3, 1)
+
+
+async def test_a_run_that_is_cancelled_counts_all_attempts(serve: Serve) -> None:
+    """The request that was under way is counted, and the ones before it."""
+    server = serve(status(500), begins("The sum").then(Step.STALL))
+    state = State(messages=[Message.user("Hello")])
+
+    async with Agent(model_at(server, max_retries=2)).stream(state) as items:
+        async for item in items:
+            if item.kind == "text":
+                break
+
+    (failed,) = [event for event in state.history if event.kind == "model_failed"]
+    assert (failed.outcome, failed.partial) == ("cancelled", "The sum")
+    assert (state.usage.requests, state.usage.unpriced_requests) == (2, 1)
 
 
 async def test_attempts_are_bounded(serve: Serve) -> None:

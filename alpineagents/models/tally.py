@@ -1,0 +1,49 @@
+"""What is known of a reply that is still due: what was shown of it, and what its failed attempts took."""
+
+from __future__ import annotations
+
+from alpineagents.errors import ModelError
+from alpineagents.models.base import Delta, Emit, Emitted
+from alpineagents.usage import Usage
+
+
+class Tally:
+    """
+    Hands on what a Model emits, and keeps count.
+
+    Attributes:
+        usage: what the attempts took that failed and were followed by another.
+        shown: the text that a person has seen of the attempt that goes on.
+        started: whether any part of that attempt was shown.
+    """
+
+    def __init__(self, emit: Emit | None) -> None:
+        self._emit = emit
+        self.usage = Usage()
+        self.shown: list[str] = []
+        self.started = False
+
+    def __call__(self, item: Emitted) -> None:
+        """Take an item in and hand it on."""
+        if isinstance(item, Delta):
+            self.started = True
+            if item.kind == "text":
+                self.shown.append(item.text)
+        else:
+            self.usage += item.usage
+            self.shown.clear()
+            self.started = False
+        if self._emit is not None:
+            self._emit(item)
+
+
+def spent(error: BaseException) -> Usage:
+    """
+    Return what a request took that ended in an error: nothing, if it certainly cost nothing, or else nobody knows.
+
+    Example:
+        >>> spent(TimeoutError()).unpriced_requests
+        1
+    """
+    free = isinstance(error, ModelError) and not error.charged
+    return Usage(requests=1, unpriced_requests=0 if free else 1)
