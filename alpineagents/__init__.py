@@ -75,7 +75,7 @@ from alpineagents.stopped import (
 )
 from alpineagents.stores import FileStore, MemoryStore, SQLStore, StateHeader, StateInfo, StateKey, Store
 from alpineagents.tools import Tool, ToolContext, tool
-from alpineagents.usage import Usage
+from alpineagents.usage import Price, Usage
 
 __all__ = [
     "Agent",
@@ -107,6 +107,7 @@ __all__ = [
     "ModelRequested",
     "OpenAICompatible",
     "OutputError",
+    "Price",
     "ProviderError",
     "RateLimitError",
     "RawBlock",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 from pydantic import BaseModel, ConfigDict, Field
+
+from alpineagents.errors import ConfigError
 
 
 class Usage(BaseModel):
@@ -51,3 +56,49 @@ class Usage(BaseModel):
     def total_tokens(self) -> int:
         """Tokens read and written."""
         return self.input_tokens + self.output_tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class Price:
+    """
+    What a model costs, in US dollars per million tokens.
+
+    Args:
+        input: of tokens read.
+        output: of tokens written, reasoning included.
+        cache_read: of tokens read from the provider's cache; None for the price of all input.
+        cache_write: of tokens written into it; None for the price of all input.
+
+    Raises:
+        ConfigError: one of them is not a price.
+
+    Example:
+        >>> Price(input=1.25, output=10.0, cache_read=0.125).cost_usd(Usage(input_tokens=1_000_000, requests=1))
+        1.25
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value: object = getattr(self, field.name)
+            optional = value is None and field.default is None
+            if not optional and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+                raise ConfigError(
+                    f"{field.name}={value!r} is not a price in US dollars per million tokens: "
+                    "Price(input=1.25, output=10.0)"
+                )
+
+    def cost_usd(self, usage: Usage) -> float:
+        """Return what these tokens cost."""
+        cached = usage.cache_read_tokens + usage.cache_write_tokens
+        millionths = (
+            max(usage.input_tokens - cached, 0) * self.input
+            + usage.cache_read_tokens * (self.input if self.cache_read is None else self.cache_read)
+            + usage.cache_write_tokens * (self.input if self.cache_write is None else self.cache_write)
+            + usage.output_tokens * self.output
+        )
+        return millionths / 1_000_000

@@ -200,7 +200,8 @@ def usage_text(usage: Usage) -> str:
         >>> usage_text(Usage(input_tokens=1200, output_tokens=30, cost_usd=0.0042, requests=1))
         '1,200 tokens in, 30 out, $0.0042'
     """
-    cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
+    least = "at least " if usage.unpriced_requests else ""
+    cost = f", {least}${usage.cost_usd:.4f}" if usage.cost_usd else ""
     return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
 
 

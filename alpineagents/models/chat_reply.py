@@ -10,6 +10,7 @@ things out or send them in their own way; what is known of that stands beside th
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -293,6 +294,7 @@ def _usage(wire: Wire) -> Usage:
         value = where.get(name) if isinstance(where, dict) else None
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
+    cost = _told_cost(wire)
     read, details = count(wire, "prompt_tokens"), wire.get("prompt_tokens_details")
     return Usage(
         input_tokens=read,
@@ -303,5 +305,14 @@ def _usage(wire: Wire) -> Usage:
         cache_write_tokens=count(details, "cache_write_tokens"),
         reasoning_tokens=count(wire.get("completion_tokens_details"), "reasoning_tokens"),
         requests=1,
-        unpriced_requests=1,
+        cost_usd=cost or 0.0,
+        unpriced_requests=1 if cost is None else 0,
     )
+
+
+def _told_cost(wire: Wire) -> float | None:
+    # OpenRouter says what it took, in US dollars; with a key of one's own at who is behind it, that is its fee only.
+    cost = wire.get("cost")
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not 0 <= cost < math.inf or wire.get("is_byok"):
+        return None
+    return float(cost)

@@ -13,7 +13,9 @@ from alpineagents.messages import Reply, Request
 from alpineagents.models.base import Emit
 from alpineagents.models.chat_reply import ReplyReader
 from alpineagents.models.chat_wire import to_wire
+from alpineagents.models.prices import Pricing
 from alpineagents.models.tally import Tally
+from alpineagents.usage import Price
 from alpineagents.values import storable
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class OpenAICompatible:
         retry_seconds: no attempt begins later than this after the first one began; otherwise 60.
         retry_streams: send a request again also where a part of the reply has come; it is then shown anew.
         reasoning_effort: how long a reasoning model thinks, such as `"low"` or `"high"`; otherwise as the server does.
+        price: what it costs; otherwise as the provider says with its reply, or as the catalogue of the extra
+            `alpineagents[prices]` has it for the address. A reply without a price counts as unpriced in `Usage`.
         extra_body: more fields for each request, such as `{"temperature": 0}`.
         http_client: an `httpx.AsyncClient` of your own, for proxies, certificates or limits; you close it.
         name: what history and lists show; otherwise the model.
@@ -66,6 +70,7 @@ class OpenAICompatible:
         retry_seconds: float | None = None,
         retry_streams: bool = False,
         reasoning_effort: str | None = None,
+        price: Price | None = None,
         extra_body: dict[str, JsonValue] | None = None,
         http_client: httpx.AsyncClient | None = None,
         name: str | None = None,
@@ -102,6 +107,7 @@ class OpenAICompatible:
             retry_streams=retry_streams,
             http_client=http_client,
         )
+        self._pricing = Pricing(price, self._endpoint.base_url)
         # Without the port: a server that was started again elsewhere is the same.
         self._provider = f"chat:{self._endpoint.host}/{model}"
 
@@ -138,7 +144,8 @@ class OpenAICompatible:
             "/chat/completions", body, lambda: ReplyReader(tally, provider=self._provider), emit=tally
         )
         reply = reader.reply(model=self._model)
-        return reply.model_copy(update={"usage": reply.usage + tally.usage})
+        usage = self._pricing.of(reply.usage, reply.model, self._model)
+        return reply.model_copy(update={"usage": usage + tally.usage})
 
     async def aclose(self) -> None:
         """Close the connections. The next request, if any, opens new ones; an `http_client` of yours stays open."""
