@@ -61,7 +61,7 @@ from alpineagents.messages import (
     ToolResultBlock,
     ToolSpec,
 )
-from alpineagents.models import Delta, Model, OpenAICompatible, Retry, resolve_model
+from alpineagents.models import Delta, Fallback, FallbackModel, Model, OpenAICompatible, Retry, resolve_model
 from alpineagents.snapshot import StateSnapshot
 from alpineagents.state import State
 from alpineagents.stopped import (
@@ -93,6 +93,8 @@ __all__ = [
     "Event",
     "EventFormatError",
     "EventOrderError",
+    "Fallback",
+    "FallbackModel",
     "FileStore",
     "Finished",
     "Image",

@@ -19,7 +19,7 @@ from alpineagents.cli.terminal import ERR, OUT, clean, fail, one_line, say, writ
 from alpineagents.errors import AlpineAgentsError, ConfigError, StateError
 from alpineagents.events import ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from alpineagents.messages import Message
-from alpineagents.models.base import Delta, Retry
+from alpineagents.models.base import Delta, Fallback, Retry
 from alpineagents.runner import Item
 from alpineagents.state import State
 from alpineagents.stores import SQLStore
@@ -203,6 +203,10 @@ class TurnView:
                 self.end_line()
                 _hint(f"  {item.error}")
                 _hint(f"  trying again in {item.wait_seconds:.0f} s")
+            case Fallback():
+                self.end_line()
+                _hint(f"  {item.error}")
+                _hint(f"  asking {item.model}")
             case ModelRequested():
                 self._shown = False
             case ModelReplied():

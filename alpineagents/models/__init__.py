@@ -4,8 +4,9 @@ Models: what answers a request.
 Importing this imports no HTTP client; the first Model that is built does.
 """
 
-from alpineagents.models.base import Delta, Emit, Model, Retry
+from alpineagents.models.base import Delta, Emit, Fallback, Model, Retry
+from alpineagents.models.fallback import FallbackModel
 from alpineagents.models.openai import OpenAICompatible
 from alpineagents.models.resolve import resolve_model
 
-__all__ = ["Delta", "Emit", "Model", "OpenAICompatible", "Retry", "resolve_model"]
+__all__ = ["Delta", "Emit", "Fallback", "FallbackModel", "Model", "OpenAICompatible", "Retry", "resolve_model"]

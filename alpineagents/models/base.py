@@ -50,7 +50,25 @@ class Retry(BaseModel):
     usage: Usage
 
 
-Emitted = Delta | Retry
+class Fallback(BaseModel):
+    """
+    A model failed and another one is asked.
+
+    Attributes:
+        model: name of the one that is asked now.
+        error: why the last one failed.
+        usage: what its last attempt took.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["fallback"] = "fallback"
+    model: str
+    error: str
+    usage: Usage
+
+
+Emitted = Delta | Retry | Fallback
 """What a Model tells while it replies."""
 
 Emit = Callable[[Emitted], None]

@@ -19,7 +19,7 @@ from alpineagents.errors import AlpineAgentsError, StateBusyError
 from alpineagents.events import ModelReplied, ToolFinished
 from alpineagents.messages import Reply, Request
 from alpineagents.models import Model, resolve_model
-from alpineagents.models.base import Delta, Emit, Retry
+from alpineagents.models.base import Delta, Emit, Fallback, Retry
 from alpineagents.runner import Item
 from alpineagents.state import State
 from alpineagents.stores import SQLStore
@@ -74,7 +74,7 @@ class Watched:
 
     def saved(self, item: Item) -> None:
         """Report an Event that is in the database now."""
-        if isinstance(item, (Delta, Retry)):
+        if isinstance(item, (Delta, Retry, Fallback)):
             return
         line = f"{item.revision:>3}  {item.kind:<15}  {one_line(self._gists.of(item), LINE_LENGTH)}"
         calls = tuple(call.id for call in item.message.tool_calls) if isinstance(item, ModelReplied) else ()

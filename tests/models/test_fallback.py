@@ -1,0 +1,181 @@
+"""Several models, each for when the ones before it are down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from alpineagents import (
+    Agent,
+    ConfigError,
+    FallbackModel,
+    MemoryStore,
+    Model,
+    OpenAICompatible,
+    Reply,
+    Request,
+    State,
+    tool,
+)
+from alpineagents.errors import AuthError, ContextTooLongError, ModelError, ProviderError, RateLimitError
+from alpineagents.messages import Message
+from alpineagents.testing import FakeModel
+from tests.models.asking import HELLO, model_at
+from tests.models.conftest import Serve
+from tests.servers.openai_server import Answer, Step, begins, calls, chunk, context_too_long, says, status, stream
+
+
+class Closing:
+    """A model that notes that it was closed, and may fail at that."""
+
+    name = "closing"
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.closed, self._error = False, error
+
+    async def respond(self, request: Request, *, emit: Any = None) -> Reply:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        self.closed = True
+        if self._error is not None:
+            raise self._error
+
+
+def test_it_is_a_model() -> None:
+    """It stands wherever a Model can, and its name has those of its models."""
+    model = FallbackModel([FakeModel([], name="a"), "ollama/llama3.2"])
+
+    assert isinstance(model, Model)
+    assert model.name == "a | ollama/llama3.2"
+
+
+@pytest.mark.parametrize("models", [[], "gpt-5", [None], None])
+def test_it_needs_models(models: Any) -> None:
+    """Nothing, a bare name and what is no model are refused with the line to write."""
+    with pytest.raises(ConfigError, match="FallbackModel\\(\\["):
+        FallbackModel(models)
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [status(429), status(429, code="insufficient_quota"), status(500), status(529), begins(), Answer((Step.DROP,))],
+)
+async def test_the_next_model_is_asked_where_one_is_down(serve: Serve, failing: Answer) -> None:
+    """What may pass leads to the next model, whose reply says who it is."""
+    up = serve(says("Hi"))
+    model = FallbackModel([model_at(serve(failing)), model_at(up)])
+    shown: list[Any] = []
+
+    reply = await model.respond(HELLO, emit=shown.append)
+    await model.aclose()
+
+    assert (reply.message.text, reply.model) == ("Hi", "test-model-2025")
+    assert [item.kind for item in shown] == ["fallback", "text"]
+    assert shown[0].model == "test"
+    assert len(up.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "failing, kind",
+    [
+        (status(401), AuthError),
+        (status(400), ProviderError),
+        (status(404), ProviderError),
+        (context_too_long(), ContextTooLongError),
+        (begins("The sum"), ProviderError),
+        (stream(chunk({"reasoning": "Hm."}), done=False), ProviderError),
+    ],
+)
+async def test_the_next_model_is_not_asked_for_what_is_to_be_mended(
+    serve: Serve, failing: Answer, kind: type[ModelError]
+) -> None:
+    """A wrong key or request is raised, and a reply that was begun is not begun by another."""
+    up = serve(says("Hi"))
+    model = FallbackModel([model_at(serve(failing)), model_at(up)])
+
+    with pytest.raises(kind):
+        await model.respond(HELLO, emit=lambda item: None)
+    await model.aclose()
+
+    assert up.requests == []
+
+
+async def test_what_is_no_model_error_is_raised() -> None:
+    """A mistake in a model's code is no reason to ask another."""
+    other = FakeModel(["never"])
+
+    with pytest.raises(ZeroDivisionError):
+        await FallbackModel([FakeModel([ZeroDivisionError()]), other]).respond(HELLO)
+
+    assert other.requests == []
+
+
+async def test_the_last_error_names_the_ones_before_it() -> None:
+    """If all fail, the last error is raised, and its notes tell of the others."""
+    model = FallbackModel([FakeModel([ProviderError("no power")], name="a"), FakeModel([RateLimitError("slow")])])
+
+    with pytest.raises(RateLimitError, match="slow") as raised:
+        await model.respond(HELLO)
+
+    assert raised.value.__notes__ == ["before it, 'a' failed: no power"]
+
+
+async def test_all_attempts_are_counted_once(serve: Serve) -> None:
+    """Failed attempts of each model, its retries and the reply are in the sum."""
+    first = model_at(serve(status(500), begins()), max_retries=1)
+    second = model_at(serve(status(500), says("Hi")), max_retries=1)
+    state = State(messages=[Message.user("Hello")])
+
+    await Agent(FallbackModel([first, second])).run(state)
+
+    # Refused, broken off, refused, and the reply, whose price is not known.
+    assert (state.usage.requests, state.usage.unpriced_requests) == (4, 2)
+
+
+async def test_all_attempts_are_counted_once_when_all_fail(serve: Serve) -> None:
+    """The same where there is no reply in the end."""
+    first = model_at(serve(status(500), begins()), max_retries=1)
+    second = model_at(serve(begins(), status(500)), max_retries=1)
+    state = State(messages=[Message.user("Hello")])
+
+    with pytest.raises(ProviderError):
+        await Agent(FallbackModel([first, second])).run(state)
+
+    assert (state.usage.requests, state.usage.unpriced_requests) == (4, 2)
+
+
+async def test_closing_closes_all() -> None:
+    """Also where one of them fails to close, which is raised then."""
+    models = [Closing(), Closing(OSError("stuck")), Closing()]
+
+    with pytest.raises(OSError, match="stuck"):
+        await FallbackModel(models).aclose()
+
+    assert [model.closed for model in models] == [True, True, True]
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "fog"
+
+
+async def test_a_state_goes_on_at_another_provider(serve: Serve) -> None:
+    """In the middle of a turn with calls, the next provider gets the conversation without the first one's reasoning."""
+    wants = calls(("look", {}))
+    thinks = Answer((stream(chunk({"reasoning": "Hm."}), done=False).steps[0], *wants.steps))
+    first, second = serve(thinks, status(500)), serve(says("Fog."))
+    store = MemoryStore()
+    model = FallbackModel([model_at(first), OpenAICompatible("other", base_url=second.base_url, max_retries=0)])
+
+    answer = await Agent(model, tools=[look], store=store).run("What is there?", id="s")
+    await model.aclose()
+
+    assert answer == "Fog."
+    asked, told = (server.bodies[-1]["messages"][1] for server in (first, second))
+    assert asked["reasoning"] == "Hm."
+    assert told == {name: value for name, value in asked.items() if name != "reasoning"}
+    replies = [event for event in (await store.load("s")).history if event.kind == "model_replied"]
+    assert [event.model for event in replies] == ["test-model-2025"] * 2
