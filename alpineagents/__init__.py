@@ -61,7 +61,16 @@ from alpineagents.messages import (
     ToolResultBlock,
     ToolSpec,
 )
-from alpineagents.models import Delta, Fallback, FallbackModel, Model, OpenAICompatible, Retry, resolve_model
+from alpineagents.models import (
+    Delta,
+    Fallback,
+    FallbackModel,
+    Model,
+    OpenAICompatible,
+    OpenAIResponses,
+    Retry,
+    resolve_model,
+)
 from alpineagents.snapshot import StateSnapshot
 from alpineagents.state import State
 from alpineagents.stopped import (
@@ -108,6 +117,7 @@ __all__ = [
     "ModelReplied",
     "ModelRequested",
     "OpenAICompatible",
+    "OpenAIResponses",
     "OutputError",
     "Price",
     "ProviderError",

@@ -7,6 +7,17 @@ Importing this imports no HTTP client; the first Model that is built does.
 from alpineagents.models.base import Delta, Emit, Fallback, Model, Retry
 from alpineagents.models.fallback import FallbackModel
 from alpineagents.models.openai import OpenAICompatible
+from alpineagents.models.openai_responses import OpenAIResponses
 from alpineagents.models.resolve import resolve_model
 
-__all__ = ["Delta", "Emit", "Fallback", "FallbackModel", "Model", "OpenAICompatible", "Retry", "resolve_model"]
+__all__ = [
+    "Delta",
+    "Emit",
+    "Fallback",
+    "FallbackModel",
+    "Model",
+    "OpenAICompatible",
+    "OpenAIResponses",
+    "Retry",
+    "resolve_model",
+]

@@ -16,11 +16,11 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from alpineagents.errors import ValueNotStorableError
 from alpineagents.messages import Message, RawBlock, Reply, TextBlock, ToolCall
 from alpineagents.models.base import Delta, Emit
+from alpineagents.models.reading import count, json_object, storable_object, tool_call
 from alpineagents.usage import Usage
-from alpineagents.values import sendable, storable
+from alpineagents.values import sendable
 
 Wire = dict[str, Any]
 
@@ -66,14 +66,7 @@ class _Call:
         self.pieces.append(arguments)
 
     def finish(self, position: int) -> ToolCall:
-        raw = sendable("".join(self.pieces))
-        args = json_object(raw) if raw.strip() else {}
-        return ToolCall(
-            id=sendable(self.id) or f"call_{position}",
-            name=sendable(self.name),
-            args=args or {},
-            invalid_json=raw if args is None else None,
-        )
+        return tool_call(self.id or f"call_{position}", self.name, "".join(self.pieces))
 
 
 class _Thinking:
@@ -95,7 +88,7 @@ class _Thinking:
         """Take in what a delta has of it, and return what a person may read."""
         details = delta.get("reasoning_details")
         for piece in details if isinstance(details, list) else []:
-            if (detail := _object(piece)) is not None:
+            if (detail := storable_object(piece)) is not None:
                 self._take_detail(detail)
         for name in ("reasoning_content", "reasoning"):
             if text := _plain(delta.get(name)):
@@ -267,33 +260,7 @@ def _plain(value: object) -> str:
     return ""
 
 
-def json_object(raw: str) -> dict[str, JsonValue] | None:
-    """
-    Return the JSON object that a text is, or None.
-
-    Example:
-        >>> json_object('{"path": "a"}'), json_object('{"path": NaN}')
-        ({'path': 'a'}, None)
-    """
-    try:
-        return _object(json.loads(raw))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _object(value: object) -> dict[str, JsonValue] | None:
-    try:
-        copy = storable(value, "value")
-    except ValueNotStorableError:
-        return None
-    return copy if isinstance(copy, dict) else None
-
-
 def _usage(wire: Wire) -> Usage:
-    def count(where: object, name: str) -> int:
-        value = where.get(name) if isinstance(where, dict) else None
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
     cost = _told_cost(wire)
     read, details = count(wire, "prompt_tokens"), wire.get("prompt_tokens_details")
     return Usage(

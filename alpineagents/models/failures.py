@@ -165,9 +165,25 @@ def _read_body(body: str) -> _Told:
         return _Told(" ".join(body.split()))
 
 
+def says_error(event: Mapping[str, JsonValue]) -> bool:
+    """
+    Tell whether an event of a stream says that the reply failed.
+
+    Example:
+        >>> says_error({"error": {"message": "overloaded"}}), says_error({"choices": []})
+        (True, False)
+    """
+    response = event.get("response")
+    return bool(event.get("error") or (isinstance(response, dict) and response.get("error"))) or (
+        event.get("type") == "error"
+    )
+
+
 def _read_error(body: object) -> _Told:
     if isinstance(body, list) and body:
         body = body[0]
+    if isinstance(body, dict) and isinstance(body.get("response"), dict):
+        body = body["response"]  # OpenAI's Responses API, in mid-stream.
     error = (body.get("error") or body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
         return _Told(str(error))

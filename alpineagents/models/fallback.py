@@ -20,8 +20,9 @@ class FallbackModel:
     Asks the first model, and the next one when it fails for a reason that may pass.
 
     Such a reason is a rate limit, a server error, an unreachable server or a broken stream, once the model's own
-    retries are used up. A wrong key, a context that is too long and a request that is refused are raised: they are for the
-    caller to mend, and another model would hide them. Nor is another model asked after a part of the reply was shown.
+    retries are used up. A wrong key, a context that is too long and a request that is refused are raised: they are for
+    the caller to mend, and another model would hide them. Nor is another model asked after a part of the reply was
+    shown.
 
     Args:
         models: Models or names of models, the first choice first.

@@ -15,7 +15,7 @@ import json
 import math
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -25,7 +25,8 @@ from pydantic import JsonValue, SecretStr
 
 from alpineagents.errors import AuthError, ConfigError, ProviderError
 from alpineagents.models.base import Emit
-from alpineagents.models.failures import AttemptError, Failures
+from alpineagents.models.failures import AttemptError, Failures, says_error
+from alpineagents.models.reading import EventReader
 from alpineagents.models.retries import Retries
 from alpineagents.values import sendable
 
@@ -38,33 +39,6 @@ TAIL_SECONDS = 5.0
 """How long to wait, once the answer is complete, for what may follow it: the usage, and the end of the stream."""
 _ERROR_BODY_BYTES = 64 * 1024
 _ERROR_BODY_SECONDS = 10.0
-
-
-class EventReader(Protocol):
-    """What makes a reply of the events of one answer."""
-
-    @property
-    def started(self) -> bool:
-        """Whether a part of the reply has come, so that asking again would say it twice."""
-        ...
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more needs to come."""
-        ...
-
-    @property
-    def complete(self) -> bool:
-        """Whether what came is a whole reply."""
-        ...
-
-    def read(self, data: dict[str, JsonValue]) -> None:
-        """Take in one event."""
-        ...
-
-    def done(self) -> None:
-        """Take in the end mark."""
-        ...
 
 
 _Reader = TypeVar("_Reader", bound=EventReader)
@@ -241,7 +215,7 @@ class Endpoint:
             event = None
         if not isinstance(event, dict):
             raise self._failures.not_json(data)
-        if event.get("error"):
+        if says_error(event):
             raise self._failures.broken_off(event)
         return event
 

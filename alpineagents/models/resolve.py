@@ -12,6 +12,7 @@ from typing import Any
 from alpineagents.errors import AuthError, ConfigError
 from alpineagents.models.base import Model
 from alpineagents.models.openai import OpenAICompatible
+from alpineagents.models.openai_responses import OpenAIResponses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,7 @@ class _Provider:
 _PROVIDERS = {
     "openai": _Provider("OpenAI", None, None, "OPENAI_API_KEY"),
     "anthropic": _Provider("Anthropic", "https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+    "openai-responses": _Provider("OpenAI", None, None, "OPENAI_API_KEY"),
     "openrouter": _Provider("OpenRouter", "https://openrouter.ai/api", None, "OPENROUTER_API_KEY"),
     "ollama": _Provider("Ollama", "http://localhost:11434", None, None),
 }
@@ -63,7 +65,8 @@ def resolve_model(name: str, /, **options: Any) -> Model:
     """
     Return the Model that a name stands for.
 
-    `gpt-…`, `o3` and the like, and `openai/…` are OpenAI's, `claude-…` and `anthropic/…` are Anthropic's,
+    `gpt-…`, `o3` and the like, and `openai/…` are OpenAI's; `openai-responses/…` asks them through the Responses API.
+    `claude-…` and `anthropic/…` are Anthropic's,
     `openrouter/…` goes to OpenRouter and `ollama/…` to an Ollama server on this computer.
 
     Args:
@@ -105,6 +108,8 @@ def resolve_model(name: str, /, **options: Any) -> Model:
                 f'resolve_model("{name}", api_key=your_key)'
             )
     options["name"] = options.get("name") or name
+    if provider is _PROVIDERS["openai-responses"]:
+        return OpenAIResponses(model, **options)
     return OpenAICompatible(model, **options)
 
 
@@ -119,7 +124,7 @@ def _split(name: str) -> tuple[_Provider, str]:
             return _PROVIDERS[bare], name
     raise ConfigError(
         f"no provider is known for the model {name!r}.{_nearest(name)} Names begin with gpt-, o3, claude-, openai/, "
-        "anthropic/, openrouter/ or ollama/. For any other server: "
+        "openai-responses/, anthropic/, openrouter/ or ollama/. For any other server: "
         f'OpenAICompatible("{name}", base_url="http://localhost:8000/v1")'
     )
 

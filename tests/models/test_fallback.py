@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -128,7 +129,8 @@ async def test_all_attempts_are_counted_once(serve: Serve) -> None:
     second = model_at(serve(status(500), says("Hi")), max_retries=1)
     state = State(messages=[Message.user("Hello")])
 
-    await Agent(FallbackModel([first, second])).run(state)
+    async with aclosing(Agent(FallbackModel([first, second]))) as agent:
+        await agent.run(state)
 
     # Refused, broken off, refused, and the reply, whose price is not known.
     assert (state.usage.requests, state.usage.unpriced_requests) == (4, 2)
@@ -140,8 +142,9 @@ async def test_all_attempts_are_counted_once_when_all_fail(serve: Serve) -> None
     second = model_at(serve(begins(), status(500)), max_retries=1)
     state = State(messages=[Message.user("Hello")])
 
-    with pytest.raises(ProviderError):
-        await Agent(FallbackModel([first, second])).run(state)
+    async with aclosing(Agent(FallbackModel([first, second]))) as agent:
+        with pytest.raises(ProviderError):
+            await agent.run(state)
 
     assert (state.usage.requests, state.usage.unpriced_requests) == (4, 2)
 

@@ -138,6 +138,7 @@ async def test_the_sum_is_true_over_failure_resume_and_fork(serve: Serve) -> Non
     loaded = await store.load("s")
     fork = loaded.fork(id="t")
     await agent.copy(store=MemoryStore()).run(_asked(fork))
+    await agent.aclose()
 
     # Two replies, one refused attempt, one that broke off, one reply; then one more in the fork.
     assert loaded.usage == sum_of(loaded)

@@ -44,6 +44,15 @@ def test_a_name_leads_to_its_provider(name: str, model: str, base_url: str) -> N
     assert found.name == name
 
 
+@pytest.mark.usefixtures("keys")
+def test_the_responses_api_has_a_prefix() -> None:
+    """`openai-responses/` asks OpenAI's models through that API."""
+    found = resolve_model("openai-responses/gpt-5", reasoning_effort="low")
+
+    assert repr(found) == "OpenAIResponses('gpt-5', base_url='https://api.openai.com/v1')"
+    assert found.name == "openai-responses/gpt-5"
+
+
 def test_ollama_needs_no_key() -> None:
     """A server on this computer is asked without a key."""
     resolve_model("ollama/llama3.2")

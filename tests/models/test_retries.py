@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -137,8 +138,9 @@ async def test_no_attempt_begins_after_the_budget(serve: Serve) -> None:
 
 async def test_a_run_shows_retries_and_counts_them(serve: Serve) -> None:
     """A reader of a run sees the retry between request and reply, and the State counts both attempts."""
-    async with Agent(model_at(serve(status(500), says("Hi")), max_retries=1)).stream("Hello") as items:
-        kinds = [item.kind async for item in items]
+    async with aclosing(Agent(model_at(serve(status(500), says("Hi")), max_retries=1))) as agent:
+        async with agent.stream("Hello") as items:
+            kinds = [item.kind async for item in items]
 
     assert kinds[2:6] == ["model_requested", "retry", "text", "model_replied"]
     assert items.state.usage.requests == 2
@@ -147,10 +149,10 @@ async def test_a_run_shows_retries_and_counts_them(serve: Serve) -> None:
 async def test_a_run_that_fails_counts_all_attempts(serve: Serve) -> None:
     """What a failed request took is in the sum too, each attempt of it."""
     state = State(messages=[Message.user("Hello")])
-    agent = Agent(model_at(serve(status(500), begins(), status(500)), max_retries=2))
 
-    with pytest.raises(ProviderError):
-        await agent.run(state)
+    async with aclosing(Agent(model_at(serve(status(500), begins(), status(500)), max_retries=2))) as agent:
+        with pytest.raises(ProviderError):
+            await agent.run(state)
 
     assert (state.usage.requests, state.usage.unpriced_requests) == (3, 1)
 
@@ -160,10 +162,11 @@ async def test_a_run_that_is_cancelled_counts_all_attempts(serve: Serve) -> None
     server = serve(status(500), begins("The sum").then(Step.STALL))
     state = State(messages=[Message.user("Hello")])
 
-    async with Agent(model_at(server, max_retries=2)).stream(state) as items:
-        async for item in items:
-            if item.kind == "text":
-                break
+    async with aclosing(Agent(model_at(server, max_retries=2))) as agent:
+        async with agent.stream(state) as items:
+            async for item in items:
+                if item.kind == "text":
+                    break
 
     (failed,) = [event for event in state.history if event.kind == "model_failed"]
     assert (failed.outcome, failed.partial) == ("cancelled", "The sum")
