@@ -53,6 +53,7 @@ from alpineagents.loop import Loop, default_loop, loop, waiting_for_user
 from alpineagents.messages import (
     Image,
     Message,
+    OutputSpec,
     RawBlock,
     Reply,
     Request,
@@ -119,6 +120,7 @@ __all__ = [
     "OpenAICompatible",
     "OpenAIResponses",
     "OutputError",
+    "OutputSpec",
     "Price",
     "ProviderError",
     "RateLimitError",

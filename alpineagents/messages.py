@@ -246,6 +246,19 @@ class ToolSpec(_Fact):
     parameters: dict[str, JsonValue]
 
 
+class OutputSpec(_Fact):
+    """
+    The shape that an answer is to have.
+
+    Attributes:
+        name: letters, digits, `_` and `-`, at most 64.
+        json_schema: JSON Schema of an object.
+    """
+
+    name: str
+    json_schema: dict[str, JsonValue]
+
+
 class Request(_Fact):
     """
     What a Model gets.
@@ -254,11 +267,13 @@ class Request(_Fact):
         system: the system prompt, or None.
         messages: the context, in an order that providers accept: each call is followed by its result.
         tools: what the model may ask for.
+        output: the shape of the answer; None for free text. A Model asks its provider for it where that can be asked.
     """
 
     system: str | None = None
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    output: OutputSpec | None = None
 
 
 class Reply(_Fact):

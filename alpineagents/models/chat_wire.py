@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from alpineagents.messages import Image, Message, RawBlock, Request, TextBlock, ToolCall, ToolResultBlock
+from alpineagents.models.strict import is_strict
 
 Wire = dict[str, Any]
 
@@ -39,6 +40,10 @@ def to_wire(request: Request, *, provider: str = "") -> Wire:
             }
             for tool in request.tools
         ]
+    if request.output is not None:
+        schema = request.output.json_schema
+        shape = {"name": request.output.name, "schema": schema, "strict": is_strict(schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": shape}
     return body
 
 

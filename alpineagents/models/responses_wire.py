@@ -15,6 +15,7 @@ import json
 from typing import Any
 
 from alpineagents.messages import Image, Message, RawBlock, Request, TextBlock, ToolCall, ToolResultBlock
+from alpineagents.models.strict import is_strict
 
 Wire = dict[str, Any]
 
@@ -48,6 +49,10 @@ def to_wire(request: Request, *, provider: str = "") -> Wire:
             }
             for tool in request.tools
         ]
+    if request.output is not None:
+        schema = request.output.json_schema
+        shape = {"type": "json_schema", "name": request.output.name, "schema": schema, "strict": is_strict(schema)}
+        body["text"] = {"format": shape}
     return body
 
 

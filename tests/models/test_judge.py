@@ -12,7 +12,17 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 from pydantic import TypeAdapter
 
 from alpineagents import OpenAICompatible, OpenAIResponses
-from alpineagents.messages import Image, Message, RawBlock, Request, TextBlock, ToolCall, ToolResultBlock, ToolSpec
+from alpineagents.messages import (
+    Image,
+    Message,
+    OutputSpec,
+    RawBlock,
+    Request,
+    TextBlock,
+    ToolCall,
+    ToolResultBlock,
+    ToolSpec,
+)
 from tests.models.asking import HELLO, KEY
 from tests.models.conftest import Serve
 from tests.servers.openai_server import OpenAIServer, calls, says
@@ -113,6 +123,7 @@ def conversation(provider: str, reasoning: Any) -> Request:
             Message(role="assistant", content=(TextBlock(text="A summit."),)),
             Message.user("And?"),
         ),
+        output=OutputSpec(name="peak", json_schema={"type": "object", "properties": {"metres": {"type": "number"}}}),
         tools=(ToolSpec(name="read", description="Read.", parameters={"type": "object", "properties": {}}),),
     )
 

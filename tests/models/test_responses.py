@@ -12,6 +12,7 @@ from alpineagents.errors import AuthError, ContextTooLongError, ModelError, Prov
 from alpineagents.messages import (
     Image,
     Message,
+    OutputSpec,
     RawBlock,
     Reply,
     Request,
@@ -140,6 +141,15 @@ def test_calls_and_results_are_items() -> None:
         {"type": "function_call_output", "call_id": "b", "output": "[error] no file"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and?"}]},
     ]
+
+
+def test_the_shape_of_the_answer_is_asked_for() -> None:
+    """As the format of the text; a schema that leaves a field optional is a wish, and not held to strictly."""
+    schema: Any = {"type": "object", "properties": {"metres": {"type": "number"}}, "additionalProperties": False}
+
+    body = to_wire(Request(messages=(), output=OutputSpec(name="peak", json_schema=schema)))
+
+    assert body["text"] == {"format": {"type": "json_schema", "name": "peak", "schema": schema, "strict": False}}
 
 
 def test_images_are_sent_in_messages_and_in_results() -> None:
