@@ -11,18 +11,20 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from types import MappingProxyType, NoneType
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args, overload
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from pydantic import JsonValue
 
+from alpineagents.answers import ask_beside, shape_answer
 from alpineagents.errors import ConfigError
 from alpineagents.events import AgentInfo
 from alpineagents.loop import Loop, default_loop
 from alpineagents.messages import Message, Reply
 from alpineagents.models import resolve_model
 from alpineagents.models.base import Model
+from alpineagents.output import Shape
 from alpineagents.repair import OnUnknown
 from alpineagents.runner import Item, Run, current, repeat, waiting_for_approval
 from alpineagents.state import State, check_id
@@ -33,6 +35,8 @@ from alpineagents.tools import Tool, toolbox
 from alpineagents.turn import ask_model, make_calls
 
 log = logging.getLogger("alpineagents")
+
+T = TypeVar("T")
 
 Reporter = Callable[[Item], None]
 """Gets each item of each run of an Agent; it returns at once."""
@@ -48,6 +52,8 @@ class Agent:
         tools: functions made with `@tool`, or plain functions with type hints.
         loop: what one turn is and when to stop.
         store: where States are saved as they run; None keeps them in memory.
+        output: what the answer is to be: a pydantic model or another type. A model that misses it is told what was
+            wrong, three times at most. The run gives back a value of the type, and the State keeps it as JSON.
         reporter: called with each item of each run, as `stream` gives them.
         name: shown in lists.
         on_unknown: what becomes of a call that a dead process had started, where the tool is not `read_only`,
@@ -76,6 +82,7 @@ class Agent:
         loop: Loop = default_loop,
         store: Store | None = None,
         reporter: Reporter | None = None,
+        output: type[Any] | None = None,
         name: str | None = None,
         on_unknown: OnUnknown = "report",
         lease: float = 60.0,
@@ -106,6 +113,8 @@ class Agent:
         self.loop = loop
         self.store = store
         self.reporter = reporter
+        self.output = output
+        self.shape: Shape[Any] | None = Shape.of(output)
         self.name = name
         self.on_unknown: OnUnknown = on_unknown
         self.lease = float(lease)
@@ -131,6 +140,7 @@ class Agent:
             "loop": self.loop,
             "store": self.store,
             "reporter": self.reporter,
+            "output": self.output,
             "name": self.name,
             "on_unknown": self.on_unknown,
             "lease": self.lease,
@@ -156,7 +166,7 @@ class Agent:
 
     # -------------------------------------------------------------------------------------------- run
 
-    async def run(self, prompt: str | Message | State, *, id: str | None = None) -> JsonValue:
+    async def run(self, prompt: str | Message | State, *, id: str | None = None) -> Any:
         """
         Run the loop until it stops, saving each step.
 
@@ -165,21 +175,22 @@ class Agent:
             id: of the new State.
 
         Returns:
-            The answer: what `finish` was given, else the model's last words; None if the run stopped before there was
-            one, which `state.stopped` explains.
+            The answer: what `finish` was given, else the model's last words, and with `output` a value of that type.
+            None if the run stopped before there was one, which `state.stopped` explains.
 
         Raises:
             StateExistsError: the store has a State of that id; no model was asked.
             StateBusyError: another run owns the State; no model was asked.
             StateConflictError: the State moved on in the store, or another run took it.
             ModelError: the model gave no reply.
+            OutputError: the answer is not what `output` asks for, after three corrections.
             Exception: what a tool raised that is no ToolError.
         """
         state = self._state_for(prompt, id)
         await self._run(state, lambda _item: None)
-        return state.answer
+        return state.answer if self.shape is None or state.answer is None else self.shape.restored(state.answer)
 
-    async def resume(self, id: str, prompt: str | Message | None = None) -> JsonValue:
+    async def resume(self, id: str, prompt: str | Message | None = None) -> Any:
         """
         Load a State, add the message, run: continue a saved State in one call.
 
@@ -260,6 +271,9 @@ class Agent:
             self._report(item)
 
         async def body(run: Run) -> Stopped:
+            if self.shape is not None:
+                # A dead run may have left an answer that nobody has read.
+                await shape_answer(self, run, self.shape)
             return await repeat(self.loop, run)
 
         if not state.messages and not state.pending_calls:
@@ -279,11 +293,49 @@ class Agent:
         replies: list[Reply] = []
 
         async def body(run: Run) -> Stopped:
-            replies.append(await ask_model(self, run))
+            reply = await ask_model(self, run)
+            corrected = None if self.shape is None else await shape_answer(self, run, self.shape)
+            replies.append(corrected or reply)
             return StoppedByUntil(name="think")
 
         await self._within(state, body)
         return replies[0]
+
+    @overload
+    async def ask(self, state: State, prompt: str) -> str: ...
+
+    @overload
+    async def ask(self, state: State, prompt: str, *, returns: type[T]) -> T: ...
+
+    async def ask(self, state: State, prompt: str, *, returns: type[Any] | None = None) -> Any:
+        """
+        Ask the model a question beside the conversation, which it knows and which the question does not enter.
+
+        Args:
+            returns: what the answer is to be: a pydantic model or another type; a text otherwise.
+
+        Raises:
+            OutputError: the answer is not what `returns` asks for, after three corrections.
+            EventOrderError: calls are open; make them first.
+            ModelError: there is no reply.
+
+        Example:
+            >>> from alpineagents.testing import FakeModel
+            >>> async def main():
+            ...     state = State(messages=[Message.user("The Matterhorn is 4,478 m high.")])
+            ...     return await Agent(FakeModel(['{"value": 4478}'])).ask(state, "How high?", returns=int)
+            >>> anyio.run(main)
+            4478
+        """
+        shape = Shape.of(returns)
+        answers: list[Any] = []
+
+        async def body(run: Run) -> Stopped:
+            answers.append(await ask_beside(self, run, prompt, shape))
+            return StoppedByUntil(name="ask")
+
+        await self._within(state, body)
+        return answers[0]
 
     async def use_tools(self, state: State) -> None:
         """
@@ -314,11 +366,11 @@ class Agent:
 
     # -------------------------------------------------------------------------------------------- for scripts
 
-    def run_sync(self, prompt: str | Message | State, *, id: str | None = None) -> JsonValue:
+    def run_sync(self, prompt: str | Message | State, *, id: str | None = None) -> Any:
         """Do what `run` does, in a script."""
         return run_sync(self.run(prompt, id=id), called="run_sync", instead="await agent.run(…)")
 
-    def resume_sync(self, id: str, prompt: str | Message | None = None) -> JsonValue:
+    def resume_sync(self, id: str, prompt: str | Message | None = None) -> Any:
         """Do what `resume` does, in a script."""
         return run_sync(self.resume(id, prompt), called="resume_sync", instead="await agent.resume(…)")
 

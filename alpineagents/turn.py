@@ -37,10 +37,11 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
         system=agent.system,
         messages=tuple(run.state.messages),
         tools=tuple(tool.spec for tool in agent.tools.values()),
+        output=None if agent.shape is None else agent.shape.spec,
     )
     tally = Tally(run.emit)
     try:
-        reply = _checked(await agent.model.respond(request, emit=tally), agent)
+        reply = checked(await agent.model.respond(request, emit=tally), agent)
     except BaseException as error:
         cancelled = isinstance(error, (anyio.get_cancelled_exc_class(), KeyboardInterrupt))
         run.journal.add(
@@ -59,7 +60,13 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
     return reply
 
 
-def _checked(reply: object, agent: Agent) -> Reply:
+def checked(reply: object, agent: Agent) -> Reply:
+    """
+    Return what a Model gave back, if it is a reply.
+
+    Raises:
+        ProviderError: it is something else.
+    """
     if not isinstance(reply, Reply) or reply.message.role != "assistant" or reply.message.tool_results:
         raise ProviderError(f"model {agent.model.name!r} gave back {reply!r:.200}, where a Reply is due")
     return reply

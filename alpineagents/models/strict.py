@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 _NAMED = ("properties", "$defs")
-# Beside the ones of composition, those that bound the size of strings and objects; bounds of numbers and lists are taken.
+# Bounds of numbers and of the length of lists are taken, those of strings and objects are not.
 _REFUSED = frozenset(
     {"allOf", "oneOf", "not", "if", "then", "else", "default", "dependentRequired", "dependentSchemas", "prefixItems"}
     | {"patternProperties", "propertyNames", "unevaluatedProperties", "unevaluatedItems", "uniqueItems", "contains"}

@@ -66,14 +66,19 @@ def mistakes(
     tool_name: str, error: ValidationError, args: Mapping[str, Any], schema: Mapping[str, JsonValue]
 ) -> ToolInputError:
     """Write pydantic's findings for a model: which argument, what it should be, what came."""
+    tail = takes(tool_name, schema)
+    body = shorten(findings(error, args, schema), MAX_TEXT - len(tail) - len(tool_name) - 60)
+    return ToolInputError(f"{tool_name} was not run, its arguments are wrong:\n{body}\n{tail}")
+
+
+def findings(error: ValidationError, value: Any, schema: Mapping[str, JsonValue]) -> str:
+    """Write pydantic's findings about a value, a line each: where, what it should be, what came."""
     found = error.errors(include_url=False, include_context=True, include_input=True)
     names = _names(schema)
-    lines = [f"- {_line(detail, args, names)}" for detail in found[:_MAX_LINES]]
+    lines = [f"- {_line(detail, value, names)}" for detail in found[:_MAX_LINES]]
     if len(found) > _MAX_LINES:
         lines.append(f"- and {len(found) - _MAX_LINES} more")
-    tail = takes(tool_name, schema)
-    body = shorten("\n".join(lines), MAX_TEXT - len(tail) - len(tool_name) - 60)
-    return ToolInputError(f"{tool_name} was not run, its arguments are wrong:\n{body}\n{tail}")
+    return "\n".join(lines)
 
 
 def takes(tool_name: str, schema: Mapping[str, JsonValue]) -> str:

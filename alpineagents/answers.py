@@ -1,0 +1,122 @@
+"""
+Answers of a shape: within the conversation, and beside it. A model that misses the shape is told what was wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from alpineagents.errors import EventOrderError, OutputError
+from alpineagents.events import Asked, Finished, MessageAdded
+from alpineagents.messages import Message, Reply, Request, TextBlock
+from alpineagents.models.base import Delta, Emitted
+from alpineagents.models.tally import Tally, spent
+from alpineagents.output import Shape
+from alpineagents.runner import Run
+from alpineagents.turn import ask_model, checked
+from alpineagents.usage import Usage
+
+if TYPE_CHECKING:
+    from alpineagents.agent import Agent
+    from alpineagents.state import State
+
+CORRECTIONS = 3
+"""How often a model is told what was wrong with its answer, before that is an error."""
+
+_NO_CALLS = "No tool can be called here. Answer from what is known."
+
+
+def unread(state: State) -> bool:
+    """Tell whether the model's last words stand there as an answer that nobody has read yet."""
+    last = state.messages[-1] if state.messages else None
+    return last is not None and last.role == "assistant" and not last.tool_calls and not state.finished
+
+
+async def shape_answer(agent: Agent, run: Run, shape: Shape[object]) -> Reply | None:
+    """
+    Finish the State with the value of the model's last words, or have the model correct them.
+
+    Returns:
+        The last correction, if there was one.
+
+    Raises:
+        OutputError: the model missed the shape again and again; the last words are in it.
+        ModelError: there is no reply; that is recorded.
+    """
+    reply: Reply | None = None
+    corrections = 0
+    while unread(run.state):
+        try:
+            answer = shape.stored(shape.read(run.state.messages[-1].text))
+        except OutputError as error:
+            if corrections == CORRECTIONS:
+                raise
+            corrections += 1
+            await run.journal.record(MessageAdded, message=Message.notice(str(error)))
+            reply = await ask_model(agent, run)
+        else:
+            await run.journal.record(Finished, answer=answer)
+    return reply
+
+
+async def ask_beside(agent: Agent, run: Run, prompt: str, shape: Shape[Any] | None) -> Any:
+    """
+    Ask the model a question that stays out of the conversation; what it took is recorded in any case.
+
+    Raises:
+        EventOrderError: calls are open; make them first.
+        OutputError: the model missed the shape again and again; the last words are in it.
+        ModelError: there is no reply.
+    """
+    if run.state.pending_calls:
+        reason = "calls have no result yet: await agent.use_tools(state)"
+        raise EventOrderError(run.state.id, "asked", run.state.revision + 1, reason)
+    usage = Usage()
+    messages = (*run.state.messages, Message.user(prompt))
+    tools = tuple(tool.spec for tool in agent.tools.values())
+    problem: OutputError | None = None
+    try:
+        for _ in range(CORRECTIONS + 1):
+            # With the tools, since some providers refuse a history of calls without them.
+            request = Request.model_construct(
+                system=agent.system, messages=messages, tools=tools, output=None if shape is None else shape.spec
+            )
+            tally = Tally(lambda item: _tell(run, item))
+            try:
+                reply = checked(await agent.model.respond(request, emit=tally), agent)
+            except BaseException as error:
+                usage += tally.usage + spent(error)
+                raise
+            usage += reply.usage
+            try:
+                value, answer = _read(reply.message, shape)
+            except OutputError as error:
+                problem = error
+                said = (Message(role="assistant", content=(TextBlock(text=error.text),)),) if error.text else ()
+                messages = (*messages, *said, Message.notice(str(error)))
+            else:
+                took, usage = usage, Usage()
+                await run.journal.record(Asked, of="model", question=prompt, answer=answer, usage=took)
+                return value
+        assert problem is not None
+        raise problem
+    finally:
+        if usage.requests:
+            run.journal.add(Asked, of="model", question=prompt, usage=usage)
+
+
+def _read(message: Message, shape: Shape[Any] | None) -> tuple[Any, JsonValue]:
+    if message.tool_calls:
+        raise OutputError(_NO_CALLS, message.text)
+    if shape is None:
+        return message.text, message.text
+    value = shape.read(message.text)
+    return value, shape.stored(value)
+
+
+def _tell(run: Run, item: Emitted) -> None:
+    # The words of an answer beside the conversation are not the run's.
+    if not isinstance(item, Delta):
+        run.emit(item)
