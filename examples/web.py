@@ -42,7 +42,7 @@ async def stream(chat: str, text: str) -> StreamingResponse:
     async def deltas() -> AsyncIterator[str]:
         async with agent.stream(state) as items:
             async for item in items:
-                if isinstance(item, Delta):
+                if isinstance(item, Delta) and item.kind == "text":
                     yield item.text
 
     return StreamingResponse(deltas(), media_type="text/plain")

@@ -8,13 +8,18 @@ Written from the OpenAI API reference ("Create chat completion", 2025).
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from typing import Any
 
 from alpineagents.messages import Image, Message, RawBlock, Request, TextBlock, ToolCall, ToolResultBlock
 from alpineagents.models.strict import is_strict
 
 Wire = dict[str, Any]
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def to_wire(request: Request, *, provider: str = "") -> Wire:
@@ -57,13 +62,42 @@ def _assistant(message: Message, provider: str) -> Wire:
     if message.tool_calls:
         wire["content"] = message.text or None
         wire["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+            {
+                "id": sent_id(call.id),
+                "type": "function",
+                "function": {"name": sent_name(call.name), "arguments": arguments(call)},
+            }
             for call in message.tool_calls
         ]
     return wire
 
 
-def _arguments(call: ToolCall) -> str:
+def sent_id(call_id: str) -> str:
+    """
+    Return a call's id as OpenAI takes it; one from elsewhere may be too long or have other characters.
+
+    Example:
+        >>> sent_id("call_1"), sent_id("read:0")
+        ('call_1', 'call_2dddf05adcfc0532d64a31fd220d7f88')
+    """
+    if _ID.fullmatch(call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+def sent_name(name: str) -> str:
+    """
+    Return a tool's name as OpenAI takes it: a model may have written another, which would be refused from then on.
+
+    Example:
+        >>> sent_name("functions.read"), sent_name("")
+        ('functions_read', '_')
+    """
+    return _NOT_IN_NAMES.sub("_", name)[:64] or "_"
+
+
+def arguments(call: ToolCall) -> str:
+    """Return a call's arguments as JSON, also where the model wrote none."""
     # Servers parse the arguments of earlier calls and refuse the whole request where that fails.
     args = call.args if call.invalid_json is None else {"invalid_json": call.invalid_json}
     return json.dumps(args, ensure_ascii=False)
@@ -96,7 +130,7 @@ def _result(result: ToolResultBlock) -> Wire:
     if result.failed:
         # The format has no field for it.
         text = f"[{result.outcome}] {text}".rstrip()
-    return {"role": "tool", "tool_call_id": result.call_id, "content": text}
+    return {"role": "tool", "tool_call_id": sent_id(result.call_id), "content": text}
 
 
 def _text(text: str) -> Wire:

@@ -11,10 +11,10 @@ Written from the OpenAI API reference ("Create a model response", 2025) and the 
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from alpineagents.messages import Image, Message, RawBlock, Request, TextBlock, ToolCall, ToolResultBlock
+from alpineagents.models.chat_wire import arguments, sent_id, sent_name
 from alpineagents.models.strict import is_strict
 
 Wire = dict[str, Any]
@@ -76,18 +76,14 @@ def _assistant(message: Message, provider: str) -> list[Wire]:
             phase = {}
         elif isinstance(block, ToolCall):
             # Without the id that the API gave the item: with it, the call is refused where its reasoning is left out.
-            item = {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": _arguments(block)}
+            called = {"call_id": sent_id(block.id), "name": sent_name(block.name), "arguments": arguments(block)}
+            item = {"type": "function_call", **called}
         else:
             continue
         # Reasoning is refused without the item that it led to, so it waits for one.
         items += [*reasoning, item]
         reasoning = []
     return items
-
-
-def _arguments(call: ToolCall) -> str:
-    args = call.args if call.invalid_json is None else {"invalid_json": call.invalid_json}
-    return json.dumps(args, ensure_ascii=False)
 
 
 def _user(message: Message) -> list[Wire]:
@@ -104,7 +100,7 @@ def _result(result: ToolResultBlock) -> Wire:
     output: str | list[Wire] = f"{mark}{result.text}".rstrip() if mark else result.text
     if any(isinstance(block, Image) for block in result.content):
         output = ([_part(TextBlock(text=mark.rstrip()))] if mark else []) + [_part(block) for block in result.content]
-    return {"type": "function_call_output", "call_id": result.call_id, "output": output}
+    return {"type": "function_call_output", "call_id": sent_id(result.call_id), "output": output}
 
 
 def _part(block: TextBlock | Image) -> Wire:

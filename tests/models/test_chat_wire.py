@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -177,6 +178,26 @@ def test_arguments_that_were_no_json_are_sent_as_json() -> None:
     (sent,) = wired(asked(ToolCall(id="a", name="f", invalid_json='{"x": ')))
 
     assert json.loads(sent["tool_calls"][0]["function"]["arguments"]) == {"invalid_json": '{"x": '}
+
+
+@pytest.mark.parametrize("call_id", ["x" * 41, "read:0", "call 1", "\ud800", "é"])
+def test_ids_from_elsewhere_are_sent_as_ids_of_the_format(call_id: str) -> None:
+    """A call and its result have the same id, and different ones stay different."""
+    asked_for, got = wired(asked(ToolCall(id=call_id, name="f")), results(result(call_id, "x")))
+    other, _ = wired(asked(ToolCall(id=call_id + "2", name="f")), results(result(call_id + "2", "x")))
+
+    sent = asked_for["tool_calls"][0]["id"]
+    assert sent == got["tool_call_id"] != other["tool_calls"][0]["id"]
+    assert sent.isascii()
+    assert len(sent) <= 40
+
+
+@pytest.mark.parametrize("name", ["", "functions.read", "read file", "x" * 70, "読む"])
+def test_a_name_that_no_tool_has_does_not_block_the_conversation(name: str) -> None:
+    """What a model made up stays in the history; a server would refuse every later request with it."""
+    (sent,) = wired(asked(ToolCall(id="a", name=name)))
+
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", sent["tool_calls"][0]["function"]["name"])
 
 
 def test_calls_without_text_have_null_content() -> None:

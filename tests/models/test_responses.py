@@ -143,6 +143,17 @@ def test_calls_and_results_are_items() -> None:
     ]
 
 
+def test_ids_and_names_from_elsewhere_are_sent_as_the_format_has_them() -> None:
+    """As in Chat Completions: what a model made up does not block the conversation."""
+    called, got = items_of(
+        replied(ToolCall(id="read:0", name="functions.read")),
+        Message(role="user", content=(ToolResultBlock(call_id="read:0"),)),
+    )
+
+    assert called["name"] == "functions_read"
+    assert called["call_id"] == got["call_id"] != "read:0"
+
+
 def test_the_shape_of_the_answer_is_asked_for() -> None:
     """As the format of the text; a schema that leaves a field optional is a wish, and not held to strictly."""
     schema: Any = {"type": "object", "properties": {"metres": {"type": "number"}}, "additionalProperties": False}
