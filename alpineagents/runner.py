@@ -8,6 +8,7 @@ lost its State to another records nothing more.
 from __future__ import annotations
 
 import logging
+import sys
 import uuid
 import warnings
 import weakref
@@ -119,7 +120,7 @@ class Run:
         if before is not None and before != now:
             pairs = {name: (getattr(before, name), getattr(now, name)) for name in type(now).model_fields}
             changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-            warnings.warn(ResumeWarning(self.state.id, changes), stacklevel=2)
+            warnings.warn(ResumeWarning(self.state.id, changes), stacklevel=_outside())
         self.state.saved_by = None
 
     async def _claim(self) -> None:
@@ -198,6 +199,15 @@ class Run:
         self.emit(event)
         if event.kind == "cancel_requested":
             self._obey_cancel_request()
+
+
+def _outside() -> int:
+    """Return the level, for the caller, of the first frame that is not the library's: the line that a warning names."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 async def repeat(loop: Loop, run: Run) -> Stopped:

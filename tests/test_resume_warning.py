@@ -55,6 +55,16 @@ async def test_a_different_agent_is_named_with_both_sides() -> None:
     assert "removed lift; changed weigh" in str(warning)
 
 
+async def test_it_names_the_line_that_goes_on() -> None:
+    """A warning about a line of the library would help nobody."""
+    store = await saved_by(Agent(FakeModel(["Hi"], name="small")))
+
+    with pytest.warns(ResumeWarning) as caught:
+        await Agent(FakeModel(["Hi"], name="large"), store=store).resume("load", "Again")
+
+    assert caught[0].filename == __file__
+
+
 async def test_as_an_error_it_stops_before_anything_runs() -> None:
     """No model is asked and no Event is written."""
     store = await saved_by(Agent(FakeModel(["Hi"])))
