@@ -12,7 +12,7 @@ from alpineagents.errors import EventOrderError, OutputError
 from alpineagents.events import Asked, Finished, MessageAdded
 from alpineagents.messages import Message, Reply, Request, TextBlock
 from alpineagents.models.base import Delta, Emitted
-from alpineagents.models.tally import Tally, spent
+from alpineagents.models.tally import Tally
 from alpineagents.output import Shape
 from alpineagents.runner import Run
 from alpineagents.turn import ask_model, checked
@@ -87,7 +87,7 @@ async def ask_beside(agent: Agent, run: Run, prompt: str, shape: Shape[Any] | No
             try:
                 reply = checked(await agent.model.respond(request, emit=tally), agent)
             except BaseException as error:
-                usage += tally.usage + spent(error)
+                usage += tally.spent(error)
                 raise
             usage += reply.usage
             try:

@@ -13,7 +13,7 @@ import anyio
 from alpineagents.errors import ProviderError, said
 from alpineagents.events import ApprovalRequested, ModelFailed, ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from alpineagents.messages import Reply, Request, TextBlock, ToolCall
-from alpineagents.models.tally import Tally, spent
+from alpineagents.models.tally import Tally
 from alpineagents.repair import Step
 from alpineagents.runner import Run
 from alpineagents.snapshot import CallState
@@ -50,7 +50,7 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
             error="" if cancelled else type(error).__name__,
             message="the run was cancelled" if cancelled else said(error),
             partial="".join(tally.shown),
-            usage=tally.usage + spent(error),
+            usage=tally.spent(error),
         )
         raise
     reply = reply.model_copy(update={"message": run.state.with_unique_ids(reply.message)})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from alpineagents.errors import ModelError
-from alpineagents.models.base import Delta, Emit, Emitted
+from alpineagents.models.base import Delta, Emit, Emitted, Retry
 from alpineagents.usage import Usage
 
 
@@ -16,6 +18,8 @@ class Tally:
         shown: the text that a person has seen of the attempt that goes on.
         started: whether any part of that attempt was shown.
     """
+
+    _next_at = 0.0
 
     def __init__(self, emit: Emit | None) -> None:
         self._emit = emit
@@ -31,10 +35,15 @@ class Tally:
                 self.shown.append(item.text)
         else:
             self.usage += item.usage
+            self._next_at = time.monotonic() + (item.wait_seconds if isinstance(item, Retry) else 0.0)
             self.shown.clear()
             self.started = False
         if self._emit is not None:
             self._emit(item)
+
+    def spent(self, error: BaseException) -> Usage:
+        """Return what all attempts took, of a request that ended in this error; one that had not begun took nothing."""
+        return self.usage + (spent(error) if time.monotonic() >= self._next_at else Usage())
 
 
 def spent(error: BaseException) -> Usage:

@@ -173,6 +173,21 @@ async def test_a_run_that_is_cancelled_counts_all_attempts(serve: Serve) -> None
     assert (state.usage.requests, state.usage.unpriced_requests) == (2, 1)
 
 
+async def test_an_attempt_that_had_not_begun_is_not_counted(serve: Serve) -> None:
+    """A run that is cancelled while it waits for the next attempt has made the ones before it."""
+    server = serve(status(429, headers={"Retry-After": "30"}))
+    state = State(messages=[Message.user("Hello")])
+
+    async with aclosing(Agent(model_at(server, max_retries=2))) as agent:
+        async with agent.stream(state) as items:
+            async for item in items:
+                if item.kind == "retry":
+                    break
+
+    assert (state.usage.requests, state.usage.unpriced_requests) == (1, 0)
+    assert len(server.requests) == 1
+
+
 async def test_attempts_are_bounded(serve: Serve) -> None:
     """After `max_retries` the last error is raised."""
     server = serve(status(500), status(500), status(503), says("Hi"))
