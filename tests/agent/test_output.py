@@ -27,7 +27,7 @@ from alpineagents import (
 from alpineagents.output import Shape
 from alpineagents.testing import FakeModel, tool_call
 from tests.agent.parts import check_closed, kinds
-from tests.servers.openai_server import OpenAIServer, says
+from tests.servers.openai_server import OpenAIServer, says, status
 
 
 class Peak(BaseModel):
@@ -160,6 +160,14 @@ def test_a_copy_keeps_the_output() -> None:
     assert Agent(FakeModel([]), output=Peak).copy(name="guide").output is Peak
 
 
+async def test_a_value_that_cannot_be_kept_is_a_wrong_answer() -> None:
+    """JSON may hold a number that no JSON writer gives back; the model is told so."""
+    model = FakeModel(['{"value": 1e999}', '{"value": 1.5}'])
+
+    assert await Agent(model, output=float).run("How high?") == 1.5
+    assert "inf" in model.requests[1].messages[-1].text
+
+
 async def test_the_schema_goes_to_a_provider() -> None:
     """Through a real Model, as the field that the format has for it."""
     with OpenAIServer(says(GOOD)) as server:
@@ -251,6 +259,21 @@ async def test_what_a_model_says_beside_is_not_streamed() -> None:
 
     assert [item.kind for item in seen][2:] == ["asked", "model_requested", "text", "model_replied", "run_stopped"]
     assert [item.answer for item in seen if item.kind == "asked"] == [True]
+
+
+async def test_a_retry_of_a_question_is_shown() -> None:
+    """A reader sees why a run waits, also where the words are not for him."""
+    shown: list[Any] = []
+    with OpenAIServer(status(503, headers={"Retry-After": "0"}), says("Yes.")) as server:
+        model = OpenAICompatible("test", base_url=server.base_url)
+        agent = Agent(model, reporter=shown.append)
+        state = State(messages=[Message.user("Hello")])
+        answer = await agent.ask(state, "Is it hard?")
+        await agent.aclose()
+
+    assert answer == "Yes."
+    assert [item.kind for item in shown] == ["message_added", "run_started", "retry", "asked", "run_stopped"]
+    assert state.usage.requests == 2
 
 
 # ------------------------------------------------------------------------------------------------ shapes

@@ -86,6 +86,16 @@ def test_chat_goes_on_after_an_error_of_the_model(command: Command) -> None:
     assert [message["content"] for message in server.bodies[1]["messages"]] == ["Hello"]
 
 
+def test_chat_says_why_it_waits(command: Command) -> None:
+    """A request that is sent again is told with the reason, on stderr."""
+    with OpenAIServer(status(503, "busy", headers={"Retry-After": "0"}), says("Now.")) as server:
+        done = command.knows(server).chat("Hello")
+
+    assert (done.returncode, done.stdout) == (0, "Now.\n")
+    assert "answered 503 Service Unavailable: busy" in done.stderr
+    assert "trying again in 0 s" in done.stderr
+
+
 def test_chat_fails_if_the_last_piped_turn_failed(command: Command) -> None:
     """A script sees by the exit code that its last line got no answer."""
     with OpenAIServer(status(401, "wrong key")) as server:

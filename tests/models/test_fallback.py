@@ -50,6 +50,7 @@ def test_it_is_a_model() -> None:
 
     assert isinstance(model, Model)
     assert model.name == "a | ollama/llama3.2"
+    assert repr(model).startswith("FallbackModel([<FakeModel 'a' requests=0")
 
 
 @pytest.mark.parametrize("models", [[], "gpt-5", [None], None])

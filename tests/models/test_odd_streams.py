@@ -6,12 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from alpineagents.messages import Message, Request
 from alpineagents.models import chat_reply, chat_wire, responses_reply, responses_wire
 from alpineagents.models.base import Delta, Emitted
+
+# No deadline: a busy machine is no bug.
+SEARCH = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["\ud800", "{", "{}"])
 CHAT_NAMES = [
@@ -73,6 +76,7 @@ def check(reader: Any, read: list[Any], shown: list[Emitted], wire: Any) -> None
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@SEARCH
 @given(st.lists(chat_chunks(), max_size=5))
 def test_any_chunks_make_a_reply(anyio_backend: str, chunks: list[dict[str, Any]]) -> None:
     """In Chat Completions."""
@@ -81,6 +85,7 @@ def test_any_chunks_make_a_reply(anyio_backend: str, chunks: list[dict[str, Any]
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@SEARCH
 @given(st.lists(events(), max_size=5))
 def test_any_events_make_a_reply(anyio_backend: str, read: list[dict[str, Any]]) -> None:
     """In the Responses API."""
