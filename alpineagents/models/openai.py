@@ -28,6 +28,8 @@ class OpenAICompatible(OpenAIModel):
         retry_seconds: no attempt begins later than this after the first one began; otherwise 60.
         retry_streams: send a request again also where a part of the reply has come; it is then shown anew.
         reasoning_effort: how long a reasoning model thinks, such as `"low"` or `"high"`; otherwise as the server does.
+        output_mode: how an answer of a shape is asked for: `"schema"` by the format's field for it, `"tool"` as a tool
+            that the model must call, for servers without that field.
         price: what it costs; otherwise as the provider says with its reply, or as the catalogue of the extra
             `alpineagents[prices]` has it for the address. A reply without a price counts as unpriced in `Usage`.
         extra_body: more fields for each request, such as `{"temperature": 0}`.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
 from alpineagents.errors import AuthError, ConfigError
 from alpineagents.messages import Reply, Request
+from alpineagents.models.answer_tool import answered, with_answer_tool
 from alpineagents.models.base import Emit
 from alpineagents.models.prices import Pricing
 from alpineagents.models.reading import ReplyReader
@@ -21,6 +22,9 @@ from alpineagents.values import storable
 if TYPE_CHECKING:
     import httpx
 
+
+OutputMode = Literal["schema", "tool"]
+"""How an answer of a shape is asked for: by the format's own field for it, or as a tool that the model must call."""
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -45,6 +49,7 @@ class OpenAIModel(ABC):
         retry_seconds: float | None = None,
         retry_streams: bool = False,
         reasoning_effort: str | None = None,
+        output_mode: OutputMode = "schema",
         price: Price | None = None,
         extra_body: dict[str, JsonValue] | None = None,
         http_client: httpx.AsyncClient | None = None,
@@ -69,6 +74,9 @@ class OpenAIModel(ABC):
             key = ""  # Who writes a password into the address means that one to be sent.
         self._model = model
         self._name = name or model
+        if output_mode not in get_args(OutputMode):
+            raise ConfigError(f'output_mode is {output_mode!r}; it is "schema" or "tool": output_mode="tool"')
+        self._output_mode = output_mode
         self._effort = _effort(reasoning_effort)
         self._extra_body = self._checked(extra_body)
         self._endpoint = Endpoint(
@@ -115,9 +123,14 @@ class OpenAIModel(ABC):
             ProviderError: the server failed, could not be reached, fell silent, or sent something else than a reply.
         """
         tally = Tally(emit)
-        body = {**self._body(request), **self._extra_body}
+        answer_tool = ""
+        forced: dict[str, Any] = {}
+        if request.output is not None and self._output_mode == "tool":
+            request, answer_tool = with_answer_tool(request)
+            forced = {"tool_choice": "required"}
+        body = {**self._body(request), **forced, **self._extra_body}
         reader = await self._endpoint.stream(self._path, body, lambda: self._reader(tally), emit=tally)
-        reply = reader.reply(model=self._model)
+        reply = answered(reader.reply(model=self._model), answer_tool)
         usage = self._pricing.of(reply.usage, reply.model, self._model)
         return reply.model_copy(update={"usage": usage + tally.usage})
 

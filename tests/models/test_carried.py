@@ -27,6 +27,7 @@ class Chat:
     model = OpenAICompatible
     said = says("The ", "summit.")
     wanted = calls(("read", {"path": "a"}), ("ls", {}))
+    answered = calls(("final_answer", {"metres": 4478}), text="Here it is.")
     thinking = stream(chunk({"reasoning": "Hm."}), chunk({"content": "Hi"}, finish_reason="stop"))
 
 
@@ -36,6 +37,7 @@ class Responses:
     model = OpenAIResponses
     said = responds(text("The ", "summit."))
     wanted = responds(call("read", {"path": "a"}, call_id="a"), call("ls", {}, call_id="b"))
+    answered = responds(text("Here it is."), call("final_answer", {"metres": 4478}))
     thinking = responds(thought("Hm."), text("Hi"))
 
 
@@ -141,6 +143,14 @@ async def structured_output(serve: Serve, format: Format) -> None:
 
     shape = body["response_format"]["json_schema"] if format is Chat else body["text"]["format"]
     assert (shape["name"], shape["schema"]) == ("peak", output.json_schema)
+
+    request = Request(messages=(HELLO,), output=output)
+    reply, body, _ = await exchange(serve, format, format.answered, request, output_mode="tool")
+
+    assert not {"response_format", "text"} & body.keys()
+    assert body["tool_choice"] == "required"
+    assert reply.message.content == (TextBlock(text='{"metres": 4478}'),)
+    assert reply.stop_reason == "end_turn"
 
 
 FORMATS: dict[str, Format] = {"`OpenAICompatible`": Chat, "`OpenAIResponses`": Responses}

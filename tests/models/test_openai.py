@@ -180,6 +180,7 @@ def test_a_key_that_no_header_takes_is_refused_unseen(key: str) -> None:
         ({"extra_body": ["x"]}, "extra_body="),
         ({"extra_body": {"stream": False}}, "leave it out"),
         ({"reasoning_effort": 3}, 'reasoning_effort="high"'),
+        ({"output_mode": "json"}, 'output_mode="tool"'),
         ({"base_url": "http://joe:secret@localhost/v1", "api_key": "key-12345"}, "only one of them"),
     ],
 )
