@@ -32,6 +32,11 @@ Every error and warning of the library, sorted by what the caller can do about i
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from alpineagents.usage import Usage
+
 
 class AlpineAgentsError(Exception):
     """The root of every error that this library raises on purpose."""
@@ -238,9 +243,11 @@ class ModelError(AlpineAgentsError):
         status: HTTP status, where there was one.
         request_id: the provider's name for the request, to quote to its support.
         charged: whether the request may have cost something; False where it was refused, or never reached anyone.
+        usage: what it took all the same, where the provider said so.
     """
 
     charged: bool = True
+    usage: Usage | None = None
 
     def __init__(self, message: str, *, status: int | None = None, request_id: str | None = None) -> None:
         self.status, self.request_id = status, request_id

@@ -25,7 +25,15 @@ MESSAGE_LENGTH = 1_000
 _CONTEXT_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
 _AUTH_CODES = {"invalid_api_key", "authentication_error", "permission_error"}
 _RATE_CODES = {"rate_limit_exceeded", "rate_limit_error"}
-_FINAL_CODES = {"insufficient_quota", "billing_hard_limit_reached", "invalid_request_error"}
+_FINAL_CODES = {
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "invalid_request_error",
+    "contract_spend_limit_reached",
+    "enforced_spend_limit_reached",
+}
+# Anthropic's API has no code for it: the type is that of any bad request.
+_CONTEXT_WORDS = ("prompt is too long", "exceed context limit")
 _RETRIED_STATUSES = {408, 409, 429}
 
 _SECRETS = re.compile(r"\bsk-[\w.*…-]+|\b(?:Bearer|Basic)\s+[^\s\"',;]+", re.IGNORECASE)
@@ -69,10 +77,10 @@ class Failures:
         failure.error.charged = False
         return failure
 
-    def broken_off(self, event: dict[str, JsonValue]) -> AttemptError:
+    def broken_off(self, event: dict[str, JsonValue], headers: Mapping[str, str]) -> AttemptError:
         """Translate an event of a stream that says what went wrong."""
         told = _read_error(event)
-        return self._translate(told, told.status, f"{self._base_url} broke off the reply", {})
+        return self._translate(told, told.status, f"{self._base_url} broke off the reply", headers)
 
     def no_stream(self, media_type: str, body: str, headers: Mapping[str, str]) -> AttemptError:
         """Translate an answer that claims success and is no event stream, such as a login page."""
@@ -83,21 +91,21 @@ class Failures:
         )
         return AttemptError(ProviderError(text, status=200, request_id=self._request_id(headers)), again=False)
 
-    def not_json(self, data: str) -> AttemptError:
+    def not_json(self, data: str, headers: Mapping[str, str]) -> AttemptError:
         """Translate an event that is not a JSON object."""
         text = (
             f"{self._base_url} sent an event that is not a JSON object: {self.scrub(data, 200)!r}. "
             "Check base_url: it has to be an API of this kind, and mostly ends in /v1"
         )
-        return AttemptError(ProviderError(text), again=False)
+        return AttemptError(ProviderError(text, request_id=self._request_id(headers)), again=False)
 
-    def incomplete(self) -> AttemptError:
+    def incomplete(self, headers: Mapping[str, str]) -> AttemptError:
         """Translate a stream that ended too early."""
         text = (
             f"the stream from {self._base_url} ended before the reply did: its final event never came. Try again; if "
             "it happens each time, a proxy on the way cuts it, or base_url is not an API of this kind"
         )
-        return AttemptError(ProviderError(text), again=True)
+        return AttemptError(ProviderError(text, request_id=self._request_id(headers)), again=True)
 
     def scrub(self, text: str, length: int = MESSAGE_LENGTH) -> str:
         """Return a text without secrets, cut to a length."""
@@ -188,10 +196,15 @@ def _read_error(body: object) -> _Told:
     if not isinstance(error, dict):
         return _Told(str(error))
     message = error.get("message") or error.get("detail") or error
-    codes = frozenset(str(error[name]).lower() for name in ("code", "type") if error.get(name))
+    codes = {str(error[name]).lower() for name in ("code", "type") if error.get(name)}
+    if isinstance(details := error.get("details"), dict) and details.get("error_code"):
+        codes.add(str(details["error_code"]).lower())
     code = error.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else None
-    return _Told(message if isinstance(message, str) else json.dumps(message), codes, status)
+    text = message if isinstance(message, str) else json.dumps(message)
+    if error.get("type") == "invalid_request_error" and any(words in text for words in _CONTEXT_WORDS):
+        codes.add("context_length_exceeded")
+    return _Told(text, frozenset(codes), status)
 
 
 def _kind(status: int | None, codes: frozenset[str]) -> type[ModelError]:

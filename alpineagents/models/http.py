@@ -2,6 +2,7 @@
 The HTTP door to every model API: deadlines, retries, and the way from a status to an error.
 
     Endpoint.stream ──POST JSON──> server ──SSE events──> EventReader, made anew for each attempt
+    Endpoint.ask ──POST JSON──> server ──JSON object──>
 
 Nothing else imports httpx, so that a change of client changes one module. The stream is read as the WHATWG HTML
 standard says ("Server-sent events", 2024), with the end mark `[DONE]` of the Chat Completions format.
@@ -14,7 +15,7 @@ import functools
 import json
 import math
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import anyio
@@ -37,11 +38,14 @@ WRITE_SECONDS = 60.0
 POOL_SECONDS = 60.0
 TAIL_SECONDS = 5.0
 """How long to wait, once the answer is complete, for what may follow it: the usage, and the end of the stream."""
+_SECRET_LENGTH = 8
+"""From this length on, the value of a header that the caller set is taken for a secret."""
 _ERROR_BODY_BYTES = 64 * 1024
 _ERROR_BODY_SECONDS = 10.0
 
 
 _Reader = TypeVar("_Reader", bound=EventReader)
+_T = TypeVar("_T")
 
 
 class Endpoint:
@@ -55,6 +59,8 @@ class Endpoint:
         base_url: what all paths follow; a name and password in it are sent, and shown nowhere.
         key: sent as a bearer token, or None.
         key_hint: where the key comes from, for errors.
+        key_header: a header that takes the key as it is, where the API wants no bearer token.
+        headers: sent with each request, before all others; their values are shown nowhere.
         timeout: seconds that the server may send nothing; None for READ_SECONDS, or what `http_client` says.
         max_retries: how often a failed request is sent again.
         retry_seconds: no attempt begins later than this after the first one began; None for a minute.
@@ -72,6 +78,8 @@ class Endpoint:
         *,
         key: str | None = None,
         key_hint: str = "api_key",
+        key_header: str | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         max_retries: int = 2,
         retry_seconds: float | None = None,
@@ -81,9 +89,14 @@ class Endpoint:
         url = _parse(base_url)
         self.base_url = str(url.copy_with(username=None, password=None)).rstrip("/")
         self.host = url.host
+        own = _own_headers(headers)
         secrets = [key] if key else [url.password, _basic(url)] if url.userinfo else []
+        secrets += [value for value in own.values() if len(value) >= _SECRET_LENGTH]
         self._failures = Failures(self.base_url, key_hint, [secret for secret in secrets if secret])
-        self._authorization = SecretStr(_authorization(url, key, key_hint)) if key or url.userinfo else None
+        if key or url.userinfo:
+            name, value = _authorization(url, key, key_hint, key_header)
+            own[name] = value
+        self._headers = {name: SecretStr(value) for name, value in own.items()}
         self._timeout = _timeout(timeout, has_own=http_client is not None)
         self._retries = Retries(max_retries, retry_seconds)
         self._retry_streams = retry_streams
@@ -98,7 +111,13 @@ class Endpoint:
         return f"Endpoint({self.base_url!r})"
 
     async def stream(
-        self, path: str, body: Mapping[str, Any], new_reader: Callable[[], _Reader], *, emit: Emit | None = None
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        new_reader: Callable[[], _Reader],
+        *,
+        emit: Emit | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> _Reader:
         """
         Post a request and read the events that answer it.
@@ -107,6 +126,7 @@ class Endpoint:
 
         Args:
             emit: told of each attempt that failed and is followed by another.
+            headers: of this request, none of them secret.
 
         Returns:
             The reader of the attempt that gave a whole reply.
@@ -114,9 +134,36 @@ class Endpoint:
         Raises:
             ModelError: there is no reply, for a reason that the subclass names.
         """
-        content = json.dumps(_all_sendable(body), ensure_ascii=True).encode("ascii")
+        return await self._retried(emit, self._attempt, path, body, headers, new_reader)
+
+    async def ask(self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str]) -> dict[str, JsonValue]:
+        """
+        Post a request and return the JSON object that answers it; failed attempts are repeated where that can help.
+
+        Raises:
+            ModelError: there is no answer, for a reason that the subclass names.
+        """
+        return await self._retried(None, self._ask, path, body, headers)
+
+    async def _retried(
+        self,
+        emit: Emit | None,
+        attempt: Callable[..., Awaitable[_T]],
+        path: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None,
+        *args: Any,
+    ) -> _T:
+        sending = {
+            "url": self.base_url + path,
+            "content": json.dumps(_all_sendable(body), ensure_ascii=True).encode("ascii"),
+            "headers": {"Content-Type": "application/json", **(headers or {})},
+            "auth": self._authorize if self._headers else httpx.USE_CLIENT_DEFAULT,
+            "timeout": httpx.USE_CLIENT_DEFAULT if self._timeout is None else self._timeout,
+            "follow_redirects": False,
+        }
         try:
-            return await self._retries.around(emit)(self._attempt, self.base_url + path, content, new_reader)
+            return await self._retries.around(emit)(attempt, sending, *args)
         except AttemptError as failure:
             raise failure.error from failure.__cause__
 
@@ -143,10 +190,10 @@ class Endpoint:
             held = self._held[token] = (await anext(keeper), keeper)
         return held[0]
 
-    async def _attempt(self, url: str, content: bytes, new_reader: Callable[[], _Reader]) -> _Reader:
+    async def _attempt(self, sending: dict[str, Any], new_reader: Callable[[], _Reader]) -> _Reader:
         reader = new_reader()
         try:
-            await self._exchange(url, content, reader)
+            await self._exchange(sending, reader)
         except httpx.RequestError as error:
             if not reader.complete:
                 failure = self._unreached(error)
@@ -160,19 +207,20 @@ class Endpoint:
     def _may_repeat(self, reader: EventReader) -> bool:
         return self._retry_streams or not reader.started
 
-    async def _exchange(self, url: str, content: bytes, reader: EventReader) -> None:
+    async def _ask(self, sending: dict[str, Any]) -> dict[str, JsonValue]:
         client = await self._client()
-        sending = httpx_sse.aconnect_sse(
-            client,
-            "POST",
-            url,
-            content=content,
-            headers={"Content-Type": "application/json"},
-            auth=httpx.USE_CLIENT_DEFAULT if self._authorization is None else self._authorize,
-            timeout=httpx.USE_CLIENT_DEFAULT if self._timeout is None else self._timeout,
-            follow_redirects=False,
-        )
-        async with sending as source:
+        try:
+            async with client.stream("POST", **sending) as response:
+                body = await _read_some(response)
+        except httpx.RequestError as error:
+            raise self._unreached(error) from error
+        if response.status_code != 200:
+            raise self._failures.refused(response.status_code, response.reason_phrase, body, response.headers)
+        return self._decode(body, response.headers)
+
+    async def _exchange(self, sending: dict[str, Any], reader: EventReader) -> None:
+        client = await self._client()
+        async with httpx_sse.aconnect_sse(client, "POST", **sending) as source:
             response = source.response
             media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if response.status_code != 200:
@@ -184,8 +232,8 @@ class Endpoint:
 
     def _authorize(self, request: httpx.Request) -> httpx.Request:
         # Set here and not in a dict of headers, which a traceback with local variables would show.
-        if self._authorization is not None:
-            request.headers["Authorization"] = self._authorization.get_secret_value()
+        for name, value in self._headers.items():
+            request.headers[name] = value.get_secret_value()
         return request
 
     async def _read_events(self, source: httpx_sse.EventSource, reader: EventReader) -> None:
@@ -200,23 +248,23 @@ class Endpoint:
                     if is_done:
                         reader.done()
                     elif event.data.strip():
-                        reader.read(self._decode(event.data))
+                        reader.read(self._decode(event.data, source.response.headers))
                     if (is_done or reader.ended) and tail.deadline == math.inf:
                         tail.deadline = anyio.current_time() + TAIL_SECONDS
             finally:
                 await _unwind(events)
         if not reader.complete:
-            raise self._failures.incomplete()
+            raise self._failures.incomplete(source.response.headers)
 
-    def _decode(self, data: str) -> dict[str, JsonValue]:
+    def _decode(self, data: str, headers: Mapping[str, str]) -> dict[str, JsonValue]:
         try:
             event = json.loads(data)
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict):
-            raise self._failures.not_json(data)
+            raise self._failures.not_json(data, headers)
         if says_error(event):
-            raise self._failures.broken_off(event)
+            raise self._failures.broken_off(event, headers)
         return event
 
     def _unreached(self, error: httpx.RequestError) -> AttemptError:
@@ -307,14 +355,23 @@ def _basic(url: httpx.URL) -> str:
     return base64.b64encode(f"{url.username}:{url.password}".encode()).decode("ascii")
 
 
-def _authorization(url: httpx.URL, key: str | None, key_hint: str) -> str:
+def _authorization(url: httpx.URL, key: str | None, key_hint: str, key_header: str | None) -> tuple[str, str]:
     if key is None:
-        return f"Basic {_basic(url)}"
+        return "Authorization", f"Basic {_basic(url)}"
     if url.userinfo:
         raise ConfigError("base_url holds a name or password and there is a key too; only one of them can be sent")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise AuthError(f"the key in {key_hint} has blanks or characters that no key has; copy it again")
-    return f"Bearer {key}"
+    return (key_header, key) if key_header else ("Authorization", f"Bearer {key}")
+
+
+def _own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    for name, value in (headers or {}).items():
+        texts = isinstance(name, str) and isinstance(value, str)
+        if not texts or not (name + value).isascii() or not (name + value).isprintable():
+            # The value may be a secret.
+            raise ConfigError(f'the header {name!r} has no value of plain text: headers={{"x-team": "alps"}}')
+    return dict(headers or {})
 
 
 def _timeout(read: float | None, *, has_own: bool) -> httpx.Timeout | None:

@@ -48,11 +48,13 @@ class Tally:
 
 def spent(error: BaseException) -> Usage:
     """
-    Return what a request took that ended in an error: nothing, if it certainly cost nothing, or else nobody knows.
+    Return what a request took that ended in an error: what the provider said, nothing, or else nobody knows.
 
     Example:
         >>> spent(TimeoutError()).unpriced_requests
         1
     """
+    if isinstance(error, ModelError) and error.usage is not None:
+        return error.usage
     free = isinstance(error, ModelError) and not error.charged
     return Usage(requests=1, unpriced_requests=0 if free else 1)
