@@ -63,6 +63,7 @@ from alpineagents.messages import (
     ToolSpec,
 )
 from alpineagents.models import (
+    Anthropic,
     Delta,
     Fallback,
     FallbackModel,
@@ -90,6 +91,7 @@ from alpineagents.usage import Price, Usage
 __all__ = [
     "Agent",
     "AlpineAgentsError",
+    "Anthropic",
     "ApprovalDecided",
     "ApprovalRequested",
     "Asked",

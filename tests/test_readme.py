@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.openai_server import OpenAIServer, says
+from tests.servers.anthropic_server import AnthropicServer, says
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -62,7 +62,7 @@ def script() -> str:
 @pytest.mark.timeout(120)
 def test_every_block_of_the_readme_runs(tmp_path: Path, migrated_postgres_url: str) -> None:
     """Copied in order into one program, the blocks print what the text around them promises."""
-    with OpenAIServer(says("Hello to you"), says("Sleep well")) as server:
+    with AnthropicServer(says("Hello to you"), says("Sleep well")) as server:
         ended = subprocess.run(
             [sys.executable, "-W", "error", "-c", script()],
             cwd=tmp_path,

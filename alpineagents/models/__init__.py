@@ -4,6 +4,7 @@ Models: what answers a request.
 Importing this imports no HTTP client; the first Model that is built does.
 """
 
+from alpineagents.models.anthropic import Anthropic
 from alpineagents.models.base import Delta, Emit, Fallback, Model, Retry
 from alpineagents.models.fallback import FallbackModel
 from alpineagents.models.openai import OpenAICompatible
@@ -11,6 +12,7 @@ from alpineagents.models.openai_responses import OpenAIResponses
 from alpineagents.models.resolve import resolve_model
 
 __all__ = [
+    "Anthropic",
     "Delta",
     "Emit",
     "Fallback",

@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from alpineagents.errors import AuthError, ConfigError
+from alpineagents.models.anthropic import Anthropic
 from alpineagents.models.base import Model
 from alpineagents.models.openai import OpenAICompatible
 from alpineagents.models.openai_responses import OpenAIResponses
@@ -22,23 +23,28 @@ class _Provider:
 
     Attributes:
         title: as people call it.
-        base_url: of its API; None for what OpenAICompatible takes by itself.
-        url_variable: an environment variable that gives the host instead.
+        base_url: of its API; None for what the Model takes by itself.
         key_variable: the environment variable with the key; None where there is no key.
+        kind: the Model for it.
     """
 
     title: str
     base_url: str | None
-    url_variable: str | None
     key_variable: str | None
+    kind: type[OpenAICompatible] | type[OpenAIResponses] | type[Anthropic] = OpenAICompatible
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the Model can be given with its name."""
+        return tuple(name for name in inspect.signature(self.kind).parameters if name != "model")
 
 
 _PROVIDERS = {
-    "openai": _Provider("OpenAI", None, None, "OPENAI_API_KEY"),
-    "anthropic": _Provider("Anthropic", "https://api.anthropic.com", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
-    "openai-responses": _Provider("OpenAI", None, None, "OPENAI_API_KEY"),
-    "openrouter": _Provider("OpenRouter", "https://openrouter.ai/api", None, "OPENROUTER_API_KEY"),
-    "ollama": _Provider("Ollama", "http://localhost:11434", None, None),
+    "openai": _Provider("OpenAI", None, "OPENAI_API_KEY"),
+    "anthropic": _Provider("Anthropic", None, "ANTHROPIC_API_KEY", Anthropic),
+    "openai-responses": _Provider("OpenAI", None, "OPENAI_API_KEY", OpenAIResponses),
+    "openrouter": _Provider("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "ollama": _Provider("Ollama", "http://localhost:11434/v1", None),
 }
 
 _BARE_NAMES = {
@@ -58,8 +64,6 @@ _KNOWN = (
     "o4-mini",
 )
 
-_OPTIONS = tuple(name for name in inspect.signature(OpenAICompatible).parameters if name != "model")
-
 
 def resolve_model(name: str, /, **options: Any) -> Model:
     """
@@ -70,7 +74,7 @@ def resolve_model(name: str, /, **options: Any) -> Model:
     `openrouter/…` goes to OpenRouter and `ollama/…` to an Ollama server on this computer.
 
     Args:
-        options: for `OpenAICompatible`, such as `timeout=60.0` or `base_url=…`.
+        options: of the Model, such as `timeout=60.0` or `base_url=…`.
 
     Raises:
         ConfigError: the name or an option is unknown; the text has the nearest ones.
@@ -85,17 +89,16 @@ def resolve_model(name: str, /, **options: Any) -> Model:
         raise ConfigError(f'a model is named by a text such as "gpt-5" or "claude-sonnet-5-5", not by {given!r}')
     provider, model = _split(name)
     for option in options:
-        if option not in _OPTIONS:
-            near = difflib.get_close_matches(option, _OPTIONS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(_OPTIONS)}."
+        if option not in provider.options:
+            near = difflib.get_close_matches(option, provider.options, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(provider.options)}."
             raise ConfigError(
                 f"{option!r} is not an option of {name!r}. {hint} Fields for the provider go into "
                 f'extra_body={{"{option}": …}}'
             )
     has_own_address = options.get("base_url") is not None
     if provider.base_url is not None and not has_own_address:
-        address = os.environ.get(provider.url_variable) if provider.url_variable else None
-        options["base_url"] = (address or provider.base_url).rstrip("/").removesuffix("/v1") + "/v1"
+        options["base_url"] = provider.base_url
     if provider.key_variable is None:
         options.setdefault("api_key", "")
     elif provider.base_url is not None:
@@ -108,9 +111,7 @@ def resolve_model(name: str, /, **options: Any) -> Model:
                 f'resolve_model("{name}", api_key=your_key)'
             )
     options["name"] = options.get("name") or name
-    if provider is _PROVIDERS["openai-responses"]:
-        return OpenAIResponses(model, **options)
-    return OpenAICompatible(model, **options)
+    return provider.kind(model, **options)
 
 
 def _split(name: str) -> tuple[_Provider, str]:

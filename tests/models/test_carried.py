@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alpineagents import OpenAICompatible, OpenAIResponses, Price
+from alpineagents import Anthropic, OpenAICompatible, OpenAIResponses, Price
 from alpineagents.messages import Image, Message, OutputSpec, Reply, Request, TextBlock, ToolCall, ToolResultBlock
 from alpineagents.models import Delta
 from tests.models.conftest import Serve
+from tests.servers import anthropic_server as claude
 from tests.servers.openai_server import Answer, calls, chunk, says, stream
 from tests.servers.responses_answers import call, responds, text, thought
 
@@ -41,18 +43,27 @@ class Responses:
     thinking = responds(thought("Hm."), text("Hi"))
 
 
-Format = type[Chat] | type[Responses]
+class Messages:
+    """Anthropic, and answers in its format."""
+
+    model = Anthropic
+    said = claude.says("The ", "summit.")
+    wanted = claude.calls(("read", {"path": "a"}), ("ls", {}))
+    thinking = claude.replies(claude.thinking("Hm."), claude.text("Hi"))
+
+
+Format = type[Chat] | type[Responses] | type[Messages]
 
 
 async def exchange(
-    serve: Serve, format: Format, answer: Answer, request: Request, **options: Any
+    serve: Serve, format: Format, answer: Answer, request: Request, *, model: str = "test", **options: Any
 ) -> tuple[Reply, Any, list[Any]]:
     """Send a request; return the reply, the body that was sent, and what was shown."""
     server = serve(answer)
-    model = format.model("test", base_url=server.base_url, **options)
+    asked = format.model(model, base_url=server.base_url, **options)
     shown: list[Any] = []
-    reply = await model.respond(request, emit=shown.append)
-    await model.aclose()
+    reply = await asked.respond(request, emit=shown.append)
+    await asked.aclose()
     return reply, server.bodies[0], shown
 
 
@@ -74,6 +85,8 @@ async def tools_and_parallel_calls(serve: Serve, format: Format) -> None:
     assert {delta.kind for delta in shown} == {"tool_args"}
     if format is Chat:
         assert [sent.get("tool_call_id") for sent in body["messages"][2:]] == ids
+    elif format is Messages:
+        assert [block["tool_use_id"] for block in body["messages"][2]["content"]] == ids
     else:
         outputs = [item["call_id"] for item in body["input"] if item["type"] == "function_call_output"]
         assert outputs == ids
@@ -84,6 +97,8 @@ async def images_in_messages(serve: Serve, format: Format) -> None:
 
     if format is Chat:
         assert body["messages"][0]["content"][0] == {"type": "image_url", "image_url": {"url": URL}}
+    elif format is Messages:
+        assert body["messages"][0]["content"][0]["source"]["data"] == GIF.data
     else:
         assert body["input"][0]["content"][0]["image_url"] == URL
 
@@ -96,6 +111,8 @@ async def images_in_tool_results(serve: Serve, format: Format) -> None:
     if format is Chat:
         assert [sent["role"] for sent in body["messages"]] == ["user", "assistant", "tool", "user"]
         assert body["messages"][3]["content"][1]["image_url"]["url"] == URL
+    elif format is Messages:
+        assert body["messages"][2]["content"][0]["content"][0]["source"]["data"] == GIF.data
     else:
         assert body["input"][-1]["output"][0]["image_url"] == URL
 
@@ -114,6 +131,8 @@ async def thinking_sent_back(serve: Serve, format: Format) -> None:
 
     if format is Chat:
         assert body["messages"][1] == {"role": "assistant", "content": "Hi", "reasoning": "Hm."}
+    elif format is Messages:
+        assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
     else:
         assert [item["type"] for item in body["input"]] == ["message", "reasoning", "message", "message"]
         assert body["input"][1]["encrypted_content"] == "gAAAA"
@@ -124,6 +143,11 @@ async def prompt_caching(serve: Serve, format: Format) -> None:
     _, short, _ = await exchange(serve, format, format.said, Request(messages=(HELLO,)))
     reply, longer, _ = await exchange(serve, format, format.said, Request(messages=(HELLO, HELLO)))
 
+    if format is Messages:
+        assert "cache_control" in short["messages"][0]["content"][-1]
+        assert "cache_control" in longer["messages"][0]["content"][-1]
+        assert (reply.usage.cache_read_tokens, reply.usage.cache_write_tokens) == (30, 20)
+        return
     field = "messages" if format is Chat else "input"
     assert longer[field][: len(short[field])] == short[field]
     assert reply.usage.cache_read_tokens == 8
@@ -133,14 +157,25 @@ async def usage_and_cost(serve: Serve, format: Format) -> None:
     price = Price(input=1e6, output=1e6, cache_read=0, cache_write=1e6)
     reply, _, _ = await exchange(serve, format, format.said, Request(messages=(HELLO,)), price=price)
 
+    if format is Messages:
+        assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.reasoning_tokens) == (60, 15, 4)
+        assert reply.usage.cost_usd == 10 + 20 + 15
+        return
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.reasoning_tokens) == (12, 5, 2)
     assert reply.usage.cost_usd == 12 - 8 + 5
 
 
 async def structured_output(serve: Serve, format: Format) -> None:
-    output = OutputSpec(name="peak", json_schema={"type": "object", "properties": {}})
+    output = OutputSpec(name="peak", json_schema={"type": "object", "properties": {}, "additionalProperties": False})
     _, body, _ = await exchange(serve, format, format.said, Request(messages=(HELLO,), output=output))
 
+    if format is Messages:
+        assert json.dumps(output.json_schema) in body["system"][0]["text"]
+        _, body, _ = await exchange(
+            serve, format, format.said, Request(messages=(HELLO,), output=output), model="claude-sonnet-5-5"
+        )
+        assert body["output_config"]["format"] == {"type": "json_schema", "schema": output.json_schema}
+        return
     shape = body["response_format"]["json_schema"] if format is Chat else body["text"]["format"]
     assert (shape["name"], shape["schema"]) == ("peak", output.json_schema)
 
@@ -153,7 +188,7 @@ async def structured_output(serve: Serve, format: Format) -> None:
     assert reply.stop_reason == "end_turn"
 
 
-FORMATS: dict[str, Format] = {"`OpenAICompatible`": Chat, "`OpenAIResponses`": Responses}
+FORMATS: dict[str, Format] = {"`OpenAICompatible`": Chat, "`OpenAIResponses`": Responses, "`Anthropic`": Messages}
 ROWS: dict[str, Callable[[Serve, Format], Awaitable[None]]] = {
     "text, as it comes": text_as_it_comes,
     "tools and parallel calls": tools_and_parallel_calls,

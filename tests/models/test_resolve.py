@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from alpineagents.errors import AuthError, ConfigError
-from alpineagents.models import resolve_model
+from alpineagents.models import Anthropic, resolve_model
 from tests.models.asking import HELLO
 from tests.models.conftest import Serve
+from tests.servers import anthropic_server
 from tests.servers.openai_server import says
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY")
@@ -30,8 +31,6 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
         ("o3", "o3", "https://api.openai.com/v1"),
         ("o4-mini", "o4-mini", "https://api.openai.com/v1"),
         ("openai/anything", "anything", "https://api.openai.com/v1"),
-        ("claude-sonnet-5", "claude-sonnet-5", "https://api.anthropic.com/v1"),
-        ("anthropic/claude-opus-5-5", "claude-opus-5-5", "https://api.anthropic.com/v1"),
         ("openrouter/mistralai/mistral-large", "mistralai/mistral-large", "https://openrouter.ai/api/v1"),
         ("ollama/llama3.2:3b", "llama3.2:3b", "http://localhost:11434/v1"),
     ],
@@ -51,6 +50,17 @@ def test_the_responses_api_has_a_prefix() -> None:
 
     assert repr(found) == "OpenAIResponses('gpt-5', base_url='https://api.openai.com/v1')"
     assert found.name == "openai-responses/gpt-5"
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize("name", ["claude-sonnet-5", "anthropic/claude-sonnet-5"])
+def test_claude_is_asked_in_its_own_format(name: str) -> None:
+    """The names of Anthropic's models give an Anthropic, which knows how much they read."""
+    found = resolve_model(name)
+
+    assert isinstance(found, Anthropic)
+    assert repr(found) == "Anthropic('claude-sonnet-5', base_url='https://api.anthropic.com/v1')"
+    assert (found.name, found.context_tokens) == (name, 1_000_000)
 
 
 def test_ollama_needs_no_key() -> None:
@@ -77,7 +87,7 @@ async def test_anthropics_address_comes_from_the_environment(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, tail: str
 ) -> None:
     """ANTHROPIC_BASE_URL is where Claude is asked, with the key for it and no other."""
-    server = serve(says("Hi"))
+    server = serve(anthropic_server.says("Hi"))
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-somebody-else")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-claude")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url.removesuffix("/v1") + tail)
@@ -87,8 +97,9 @@ async def test_anthropics_address_comes_from_the_environment(
     await model.aclose()
 
     (received,) = server.requests
-    assert received.path == "/v1/chat/completions"
-    assert received.headers["authorization"] == "Bearer key-of-claude"
+    assert received.path == "/v1/messages"
+    assert received.headers["x-api-key"] == "key-of-claude"
+    assert "authorization" not in received.headers
 
 
 async def test_ollama_gets_no_key_of_openai(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,19 +115,39 @@ async def test_ollama_gets_no_key_of_openai(serve: Serve, monkeypatch: pytest.Mo
 
 
 def test_options_go_to_the_model() -> None:
-    """What OpenAICompatible takes can be given with the name."""
-    model = resolve_model("claude-sonnet-5", base_url="http://localhost:1/v1", name="ours", timeout=5.0)
+    """What the Model takes can be given with the name."""
+    model = resolve_model("gpt-5", base_url="http://localhost:1/v1", name="ours", timeout=5.0)
 
-    assert (model.name, repr(model)) == (
-        "ours",
-        "OpenAICompatible('claude-sonnet-5', base_url='http://localhost:1/v1')",
-    )
+    assert (model.name, repr(model)) == ("ours", "OpenAICompatible('gpt-5', base_url='http://localhost:1/v1')")
 
 
-def test_an_unknown_option_is_refused() -> None:
+def test_options_of_anthropic_go_to_it() -> None:
+    """Claude takes what OpenAICompatible does not."""
+    model = resolve_model("claude-sonnet-5", base_url="http://localhost:1", name="ours", max_tokens=500)
+
+    assert (model.name, repr(model)) == ("ours", "Anthropic('claude-sonnet-5', base_url='http://localhost:1/v1')")
+    assert isinstance(model, Anthropic)
+    assert model.max_tokens == 500
+
+
+@pytest.mark.parametrize(
+    "name, option, near",
+    [
+        ("ollama/llama3.2", "time_out", "timeout"),
+        ("claude-sonnet-5", "max_token", "max_tokens"),
+        ("claude-sonnet-5", "thinkin", "thinking"),
+    ],
+)
+def test_an_unknown_option_is_refused(name: str, option: str, near: str) -> None:
     """The error names the nearest option, and where a provider's own field goes."""
-    with pytest.raises(ConfigError, match=r"Did you mean 'timeout'.*extra_body"):
-        resolve_model("ollama/llama3.2", time_out=5.0)
+    with pytest.raises(ConfigError, match=rf"Did you mean '{near}'.*extra_body"):
+        resolve_model(name, **{option: 5.0})
+
+
+def test_an_option_of_another_provider_is_refused() -> None:
+    """What only Claude takes is no option of another model."""
+    with pytest.raises(ConfigError, match="'thinking' is not an option of 'gpt-5'"):
+        resolve_model("gpt-5", thinking="adaptive")
 
 
 @pytest.mark.parametrize(
