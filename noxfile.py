@@ -121,6 +121,13 @@ def sweep(session: nox.Session) -> None:
 
 
 @nox.session
+def strangers(session: nox.Session) -> None:
+    """Run agents against servers of the models' formats that others wrote, and that judge their clients."""
+    install_wheel(session, "tests", "strangers")
+    run_pytest(session, "tests/strangers")
+
+
+@nox.session
 def migrations(session: nox.Session) -> None:
     """Check that the migrations lead to the tables that the code declares, and run their tests."""
     install_wheel(session, "tests")
