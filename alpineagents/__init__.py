@@ -73,7 +73,7 @@ from alpineagents.models import (
     Retry,
     resolve_model,
 )
-from alpineagents.snapshot import StateSnapshot
+from alpineagents.snapshot import SnapshotDiff, StateSnapshot
 from alpineagents.state import State
 from alpineagents.stopped import (
     StoppedByCancel,
@@ -136,6 +136,7 @@ __all__ = [
     "RunStopped",
     "RunStream",
     "SQLStore",
+    "SnapshotDiff",
     "State",
     "StateBusyError",
     "StateConflictError",

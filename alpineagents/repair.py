@@ -50,7 +50,9 @@ def may_run_again(tool: Safety | None) -> bool:
     return tool is not None and (tool.read_only or tool.idempotent or tool.transaction)
 
 
-def repairs(value: StateSnapshot, tools: Mapping[str, Safety], on_unknown: OnUnknown) -> Iterator[Step]:
+def repairs(
+    value: StateSnapshot, tools: Mapping[str, Safety], on_unknown: OnUnknown, *, forked: bool = False
+) -> Iterator[Step]:
     """
     Return what a new run records about the work that a dead one left open.
 
@@ -59,13 +61,17 @@ def repairs(value: StateSnapshot, tools: Mapping[str, Safety], on_unknown: OnUnk
         tools: the Agent's tools by name.
         on_unknown: what becomes of a started call that may not simply run again: tell the model that its outcome is
             unknown, run it again, or ask a person.
+        forked: whether the calls may have been started by a run of the State that this one was forked from. Then only
+            what changes nothing runs again: the effect of a call there is not undone, and its key is another one.
     """
     if value.requesting:
         text = "the process ended before the reply was saved"
         yield ModelFailed, {"outcome": "interrupted", "message": text, "usage": UNPRICED}
     for state in value.calls.values():
         decided = state.result is not None or state.approval is not None
-        if decided or not state.starts or may_run_again(tools.get(state.call.name)):
+        tool = tools.get(state.call.name)
+        again = tool is not None and tool.read_only if forked else may_run_again(tool)
+        if decided or not state.starts or again:
             continue
         if on_unknown == "report":
             yield ToolFinished, _result(state.call, "unknown", UNKNOWN)

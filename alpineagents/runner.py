@@ -128,7 +128,8 @@ class Run:
         about = self.agent.describe()
         try:
             self.journal.add(RunStarted, agent=None if value.agent == about else about)
-            await self.journal.record_all(repairs(value, self.agent.tools, self.agent.on_unknown))
+            forked = self.state.parent_id is not None
+            await self.journal.record_all(repairs(value, self.agent.tools, self.agent.on_unknown, forked=forked))
         except BaseException:
             self.state.drop_unsaved(self.id)
             if self.state.snapshot().run_id == self.id:

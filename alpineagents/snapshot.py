@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from alpineagents.events import AgentInfo
 from alpineagents.frozen import FrozenList, FrozenSet
 from alpineagents.messages import Message, ToolCall, ToolResultBlock
+from alpineagents.patch import PatchOp, diff
 from alpineagents.stopped import Stopped, StoppedByFinish
 from alpineagents.usage import Usage
 from alpineagents.values import storable
@@ -43,6 +44,24 @@ class CallState:
     decided_by: str = ""
     note: str = ""
     result: ToolResultBlock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDiff:
+    """
+    What differs between two snapshots.
+
+    Attributes:
+        removed: messages of the context that the other has not.
+        added: messages of the context that only the other has.
+        extra_data: JSON Patch from one's extra data to the other's.
+        usage: what the other has taken beyond; below 0 where it has taken less.
+    """
+
+    removed: tuple[Message, ...]
+    added: tuple[Message, ...]
+    extra_data: tuple[PatchOp, ...]
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +126,29 @@ class StateSnapshot:
         if self.calls or self.queued or not self.messages or self.messages[-1].role != "assistant":
             return None
         return self.messages[-1].text
+
+    def diff(self, other: StateSnapshot) -> SnapshotDiff:
+        """
+        Return what changes from this snapshot to another, of the same State or of a fork.
+
+        Example:
+            >>> from alpineagents import Message, State
+            >>> state = State(messages=[Message.user("Hello")])
+            >>> before = state.snapshot()
+            >>> state.add_message(Message.user("Are you there?"))
+            >>> [message.text for message in before.diff(state.snapshot()).added]
+            ['Are you there?']
+        """
+        mine, its = self.messages, other.messages
+        shorter = min(len(mine), len(its))
+        head = next((at for at in range(shorter) if mine[at] != its[at]), shorter)
+        tail = next((at for at in range(shorter - head) if mine[-1 - at] != its[-1 - at]), shorter - head)
+        return SnapshotDiff(
+            removed=mine[head : len(mine) - tail],
+            added=its[head : len(its) - tail],
+            extra_data=tuple(diff(self._data, other._data)),
+            usage=other.usage - self.usage,
+        )
 
     def has_call_id(self, call_id: str) -> bool:
         """Tell whether a call of this State has the id, in any turn."""

@@ -12,7 +12,7 @@ from alpineagents.errors import ConfigError
 
 class Usage(BaseModel):
     """
-    Tokens and cost of one or more requests; `+` sums them.
+    Tokens and cost of one or more requests; `+` sums them, `-` gives what came since an earlier sum.
 
     Attributes:
         input_tokens: tokens read, cached ones included.
@@ -51,6 +51,10 @@ class Usage(BaseModel):
             cost_usd=self.cost_usd + other.cost_usd,
             unpriced_requests=self.unpriced_requests + other.unpriced_requests,
         )
+
+    def __sub__(self, earlier: Usage) -> Usage:
+        """Return what came since an earlier sum."""
+        return Usage.model_construct(**{name: getattr(self, name) - getattr(earlier, name) for name in Usage.model_fields})
 
     @property
     def total_tokens(self) -> int:

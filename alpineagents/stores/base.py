@@ -320,6 +320,35 @@ class Store:
             reason = f"{error.kind} cannot stand there: {error.reason}"
             raise StateDamagedError(key.id, error.revision, reason) from error
 
+    async def fork(self, id: str, new_id: str, revision: int | None = None) -> int:
+        """
+        Make a new State with the history of another, to try another way from there.
+
+        The databases copy the rows themselves. The fork is a State of its own: no lease goes with it, and what a run of
+        the first State has open is closed by the fork's next run. Its usage begins with that of the first.
+
+        Args:
+            id: of the State to begin from.
+            new_id: of the fork.
+            revision: how much of the history it gets; None for all.
+
+        Returns:
+            The revision of the fork.
+
+        Raises:
+            StateNotFoundError: there is no such State, or it has no such revision.
+            StateExistsError: the new id is taken.
+            StateDamagedError: the history cannot be read.
+        """
+        return await self.save((await self.load(id, revision)).fork(id=new_id))
+
+    async def _header_at(self, key: StateKey, revision: int | None) -> StateHeader | None:
+        """Return what the fold says at an earlier revision; None for the last one, whose header is there."""
+        if revision is None:
+            return None
+        state = await self.load(key.id, revision)
+        return header_of(state.snapshot(), follows=state.history[-1].at, parent_id=key.id)
+
     async def _history(self, key: StateKey, until: int | None) -> tuple[Sequence[Event], str | None]:
         """Return the history and the id of the parent, which backends that keep one can give without another read."""
         return [event async for event in self.read(key, until=until)], None
@@ -472,6 +501,10 @@ class Store:
     def post_sync(self, id: str, message: Message) -> int:
         """Do what `post` does, in a script."""
         return run_sync(self.post(id, message), called="post_sync", instead="await store.post(id, message)")
+
+    def fork_sync(self, id: str, new_id: str, revision: int | None = None) -> int:
+        """Do what `fork` does, in a script."""
+        return run_sync(self.fork(id, new_id, revision), called="fork_sync", instead="await store.fork(id, new_id)")
 
     def close_sync(self) -> None:
         """Do what `aclose` does, in a script."""

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import anyio.lowlevel
 
-from alpineagents.errors import StateDamagedError, StateNotFoundError, StoreClosedError
+from alpineagents.errors import StateDamagedError, StateExistsError, StateNotFoundError, StoreClosedError
 from alpineagents.events import Event
 from alpineagents.snapshot import Status
 from alpineagents.stores.base import Store, check_listing
@@ -128,6 +128,22 @@ class MemoryStore(Store):
                 return settle_refusal(key, expected, header, found)
             kept.add(rows, header, self._clock())
             return kept.revision
+
+    async def fork(self, id: str, new_id: str, revision: int | None = None) -> int:
+        await self._enter()
+        key, new = self.key(id), self.key(new_id)
+        header = await self._header_at(key, revision)
+        with self._lock:
+            kept = self._find(key)
+            if new in self._kept:
+                raise StateExistsError(new.id)
+            rows, at = kept.rows[:revision], self._clock()
+            fork = replace(kept, parent_id=key.id, rows=rows, updated_at=at, run_id=None, lease_until=None)
+            if header is not None:
+                fork.first_message, fork.status = header.first_message, header.status or kept.status
+                fork.summary = kept.summary if header.summary is None else ascii_json(header.summary)
+            self._kept[new] = fork
+            return fork.revision
 
     async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
         await self._enter()

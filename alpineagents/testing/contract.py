@@ -9,6 +9,7 @@ import pytest
 from alpineagents.stores.base import Store
 from alpineagents.testing.rules.appending import AppendRules
 from alpineagents.testing.rules.cancelling import CancelRules
+from alpineagents.testing.rules.forks import ForkRules
 from alpineagents.testing.rules.headers import HeaderRules
 from alpineagents.testing.rules.history import HistoryRules
 from alpineagents.testing.rules.inbox import InboxRules
@@ -24,6 +25,7 @@ class StoreContract(
     AppendRules,
     HistoryRules,
     HeaderRules,
+    ForkRules,
     NamespaceRules,
     InboxRules,
     WatchRules,

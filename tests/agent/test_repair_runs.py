@@ -74,6 +74,7 @@ async def left_at(store: Store, revision: int) -> State:
         await agent_on(store).run("Go", id="whole")
         entered.clear()
     left = (await store.load("whole", revision)).fork(id=f"left{revision}")
+    left.parent_id = None  # it stands for the State itself, whose calls are its own
     await store.save(left)
     return await store.load(left.id)
 

@@ -19,6 +19,8 @@ NO_LEASES = "DictStore keeps no leases: two runs of one State both begin"
 
 LACKS = {
     "a_fork_knows_its_parent": NO_INFO,
+    "a_copy_knows_its_parent": NO_INFO,
+    "a_fork_of_a_state_that_runs_is_free": NO_LEASES,
     "the_newest_comes_first": NO_LIST,
     "pages_are_complete_and_do_not_overlap": NO_LIST,
     "a_page_can_begin_behind_an_id": NO_LIST,

@@ -498,6 +498,49 @@ def test_a_fork_has_the_history_and_an_id_of_its_own() -> None:
     assert fork.unsaved == tuple(state.history)
 
 
+def test_a_diff_says_what_changed() -> None:
+    """Messages that went and came, the patch of the extra data, and what it took."""
+    from alpineagents import Usage
+
+    state = State(messages=[Message.user("hello")], extra_data={"log": ["a"]})
+    before = state.snapshot()
+    started(state)
+    state.record(ModelRequested, model="m")
+    state.record(ModelReplied, message=says(TextBlock(text="hi")), usage=Usage(output_tokens=2, requests=1))
+    with state.edit_extra_data() as data:
+        data["log"].append("b")  # type: ignore[union-attr]
+
+    change = before.diff(state.snapshot())
+
+    assert ([m.text for m in change.added], change.removed) == (["hi"], ())
+    assert [(step.op, step.path, step.value) for step in change.extra_data] == [("add", "/log/-", "b")]
+    assert change.usage == Usage(output_tokens=2, requests=1)
+
+
+def test_a_diff_the_other_way_takes_it_back() -> None:
+    """What was added is removed, and usage is below 0."""
+    state = conversation(3)
+    before = state.snapshot()
+    state.clear_tool_results(keep=1)
+
+    change, back = before.diff(state.snapshot()), state.snapshot().diff(before)
+
+    assert (change.added, change.removed) == (back.removed, back.added)
+    assert [m.tool_results[0].text for m in change.added if m.tool_results] == [CLEARED] * 2
+    assert (change.usage - change.usage).requests == 0
+
+
+def test_equal_snapshots_do_not_differ() -> None:
+    """However many messages are the same."""
+    state = State(messages=[Message.user("same")] * 3)
+    before = state.snapshot()
+
+    assert before.diff(before) == state.fork().snapshot().diff(before)
+    assert (before.diff(before).added, before.diff(before).extra_data) == ((), ())
+    state.add_message(Message.user("same"))
+    assert len(before.diff(state.snapshot()).added) == 1
+
+
 def test_a_run_that_could_not_begin_leaves_no_trace() -> None:
     """What was unsaved before it stays unsaved, and is not lost."""
     state = State(messages=[Message.user("hello")])

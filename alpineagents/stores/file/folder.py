@@ -29,6 +29,7 @@ from alpineagents.stores.file.format import (
     last_head,
     part_behind,
     read_head,
+    read_rows,
     to_line,
 )
 from alpineagents.stores.header import Found, Lease, StateHeader, StateKey
@@ -175,6 +176,16 @@ class Folder:
             with suppress(OSError):
                 self._keep(moved.at(size))
             return moved.revision
+
+    def fork_of(self, origin: Folder, revision: int | None, header: StateHeader | None) -> int | None:
+        """Do what `Store.fork` does; None: there is no such State, or this one is there already."""
+        found = origin.history(0)
+        if found is None:
+            return None
+        head, lines = found
+        rows = read_rows(lines[: head.revision if revision is None else revision], 0, origin.key.id)
+        copied = self.append(rows, 0, header or head.header(origin.key), None)
+        return copied if isinstance(copied, int) else None
 
     def renew(self, lease: Lease) -> bool | None:
         """Do what `Store.renew` does; None: there is no State."""

@@ -25,7 +25,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
 from alpineagents.errors import StateDamagedError
 from alpineagents.events import Event
 from alpineagents.stores.codec import EventRow, ascii_json, decode_all, from_json
-from alpineagents.stores.header import Lease, StateHeader, StateInfo, StateKey, describe
+from alpineagents.stores.header import Lease, StateHeader, StateInfo, StateKey, Summary, describe
 
 FORMAT = 1
 """Stands in each header. A release that reads a newer one leaves the State as it is."""
@@ -133,6 +133,13 @@ class Head(BaseModel):
         """Return the header of a history of this size."""
         return self.model_copy(update={"size": size})
 
+    def header(self, key: StateKey) -> StateHeader:
+        """Return what a fork's header says: the same, without the lease."""
+        info = self.info(key)
+        status = None if info.status == "unknown" else info.status
+        summary = Summary(stopped=info.stopped, turn=info.turn, usage=info.usage, agent=info.agent)
+        return StateHeader(status, info.created_at, info.first_message, summary, parent_id=key.id)
+
     def info(self, key: StateKey) -> StateInfo:
         """Return the State as lists show it."""
         shown = ("first_message", "created_at", "updated_at", "revision", "parent_id", "run_id", "lease_until")
@@ -229,16 +236,32 @@ def event_lines(data: bytes, after: int) -> list[bytes]:
     return []
 
 
+def read_rows(lines: Sequence[bytes], after: int, state_id: str) -> list[EventRow]:
+    """
+    Return the rows of lines that follow a revision.
+
+    Raises:
+        StateDamagedError: one of them cannot be read.
+    """
+    rows, damage = _rows(lines, after, state_id)
+    if damage is not None:
+        raise damage
+    return rows
+
+
 def decode_lines(lines: Sequence[bytes], after: int, state_id: str) -> tuple[list[Event], StateDamagedError | None]:
     """Return the Events of lines that follow a revision; behind them the error of the first that cannot be read."""
+    rows, damage = _rows(lines, after, state_id)
+    events, error = decode_all(rows, state_id=state_id)
+    return events, error or damage
+
+
+def _rows(lines: Sequence[bytes], after: int, state_id: str) -> tuple[list[EventRow], StateDamagedError | None]:
     rows: list[EventRow] = []
-    damage: StateDamagedError | None = None
     for place, line in enumerate(lines, start=after + 1):
         row = from_line(line)
         if row is None or row.revision != place:
             reason = "its line in events.jsonl cannot be read" if row is None else "its line in events.jsonl is missing"
-            damage = StateDamagedError(state_id, place, reason)
-            break
+            return rows, StateDamagedError(state_id, place, reason)
         rows.append(row)
-    events, error = decode_all(rows, state_id=state_id)
-    return events, error or damage
+    return rows, None

@@ -24,7 +24,13 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from filelock import Timeout
 
-from alpineagents.errors import StateDamagedError, StateNotFoundError, StoreClosedError, StoreUnavailableError
+from alpineagents.errors import (
+    StateDamagedError,
+    StateExistsError,
+    StateNotFoundError,
+    StoreClosedError,
+    StoreUnavailableError,
+)
 from alpineagents.events import Event
 from alpineagents.shield import settled
 from alpineagents.snapshot import Status
@@ -105,6 +111,18 @@ class FileStore(Store):
         rows = [encode(event, append_id) for event in events]
         outcome = await self._settled(lambda: self._folder(key).append(rows, expected, header, append_id))
         return outcome if isinstance(outcome, int) else settle_refusal(key, expected, header, outcome)
+
+    async def fork(self, id: str, new_id: str, revision: int | None = None) -> int:
+        key, new = self.key(id), self.key(new_id)
+        header = await self._header_at(key, revision)
+        landed = await self._settled(lambda: self._folder(new).fork_of(self._folder(key), revision, header))
+        if landed is None:
+            raise (
+                StateNotFoundError(key.id)
+                if await self._call(self._folder(key).look) is None
+                else StateExistsError(new.id)
+            )
+        return landed
 
     async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
         key = self.key(key)

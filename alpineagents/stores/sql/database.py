@@ -77,6 +77,37 @@ class Append:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """
+    A copy of a State, as a database gets it.
+
+    Attributes:
+        header: of an earlier revision; None for that of the last one.
+        append_id: of all rows of the copy, to know them again where the reply was lost.
+    """
+
+    key: StateKey
+    new_id: str
+    revision: int | None
+    header: StateHeader | None
+    append_id: str
+
+    def params(self) -> dict[str, object]:
+        header = self.header
+        return {
+            "namespace": self.key.namespace,
+            "id": self.key.id,
+            "new_id": self.new_id,
+            "revision": self.revision,
+            "status": header and header.status,
+            "first_message": header and header.first_message,
+            "summary": None if header is None or header.summary is None else ascii_json(header.summary),
+            "follows": header and header.follows,
+            "append_id": self.append_id,
+        }
+
+
 class Database(abc.ABC):
     """
     An engine of one event loop.
@@ -234,6 +265,10 @@ class Database(abc.ABC):
         """Move the end of a lease; say whether the run still has it."""
 
     @abc.abstractmethod
+    async def fork(self, fork: Fork) -> int | None:
+        """Copy a State; return the revision, None where nothing was copied."""
+
+    @abc.abstractmethod
     async def delete(self, key: StateKey) -> bool:
         """Delete a State; say whether there was one."""
 
@@ -285,4 +320,27 @@ FROM {states} WHERE namespace = :namespace AND id = :id
 
 RENEW_LEASE = """
 UPDATE {states} SET lease_until = {lease_end} WHERE namespace = :namespace AND id = :id AND run_id = :run_id
+"""
+
+# The Event at the revision keeps a header that was read from one State from being put on the rows of another.
+FORK_STATE = """
+INSERT INTO {states} (namespace, id, revision, status, created_at, updated_at, first_message, summary, parent_id,
+                      run_id, lease_until)
+SELECT s.namespace, CAST(:new_id AS TEXT), COALESCE(CAST(:revision AS BIGINT), s.revision),
+       COALESCE(CAST(:status AS TEXT), s.status), s.created_at, {updated},
+       COALESCE(CAST(:first_message AS TEXT), s.first_message), COALESCE(CAST(:summary AS TEXT), s.summary), s.id,
+       NULL, NULL
+FROM {states} s WHERE s.namespace = :namespace AND s.id = :id
+  AND (CAST(:follows AS {time}) IS NULL OR EXISTS (
+      SELECT 1 FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id
+      AND e.revision = CAST(:revision AS BIGINT) AND e.at = CAST(:follows AS {time})))
+ON CONFLICT (namespace, id) DO NOTHING
+"""
+
+FORK_EVENTS = """
+INSERT INTO {events} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload)
+SELECT e.namespace, CAST(:new_id AS TEXT), e.revision, e.kind, e.version, e.at, e.run_id, CAST(:append_id AS TEXT),
+       e.payload
+FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id
+  AND e.revision <= (SELECT revision FROM moved)
 """

@@ -20,7 +20,18 @@ from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import ENDED, INSERT_STATE, UPDATE_STATE, Append, Database, Head, Params
+from alpineagents.stores.sql.database import (
+    ENDED,
+    FORK_EVENTS,
+    FORK_STATE,
+    INSERT_STATE,
+    UPDATE_STATE,
+    Append,
+    Database,
+    Fork,
+    Head,
+    Params,
+)
 
 T = TypeVar("T")
 
@@ -148,6 +159,16 @@ class PostgresDatabase(Database):
 
         async def write(driver: asyncpg.Connection) -> bool:
             return _count(await driver.execute(self._renew.sql, *args)) > 0
+
+        return await self._on_driver(write)
+
+    async def fork(self, fork: Fork) -> int | None:
+        # One statement sees one moment of the State, however fast a run writes meanwhile.
+        copy = self.statement(f"WITH moved AS ({FORK_STATE} RETURNING revision) {FORK_EVENTS}")
+        args = copy.args(fork.params())
+
+        async def write(driver: asyncpg.Connection) -> int | None:
+            return _count(await driver.execute(copy.sql, *args)) or None
 
         return await self._on_driver(write)
 

@@ -21,7 +21,7 @@ from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import ENDED, Append, Database, Head, Params
+from alpineagents.stores.sql.database import ENDED, FORK_EVENTS, FORK_STATE, Append, Database, Fork, Head, Params
 from alpineagents.stores.sql.urls import is_in_memory, sqlite_file
 
 T = TypeVar("T")
@@ -128,6 +128,24 @@ class SQLiteDatabase(Database):
     async def renew(self, params: Params) -> bool:
         args = self._renew.args(params)
         return await self._transaction(lambda db: db.execute(self._renew.sql, args).rowcount > 0)
+
+    async def fork(self, fork: Fork) -> int | None:
+        params = fork.params()
+        params["follows"] = fork.header and fork.header.follows and _to_text(fork.header.follows)
+        params["updated_at"] = _to_text(datetime.now(UTC))
+        state = self.statement(FORK_STATE)
+        made = "SELECT revision FROM {states} WHERE namespace = :namespace AND id = :new_id"
+        events = self.statement(f"WITH moved AS ({made}) {FORK_EVENTS}")
+
+        def copy(db: sqlite3.Connection) -> int | None:
+            if not db.execute(state.sql, state.args(params)).rowcount:
+                return None
+            db.execute(events.sql, events.args(params))
+            # The driver does not count what a statement WITH others has inserted.
+            copied: int = db.execute("SELECT changes()").fetchone()[0]
+            return copied
+
+        return await self._transaction(copy)
 
     async def delete(self, key: StateKey) -> bool:
         def write(db: sqlite3.Connection) -> bool:

@@ -20,6 +20,7 @@ from alpineagents.errors import (
     ConfigError,
     StateConflictError,
     StateDamagedError,
+    StateExistsError,
     StateNotFoundError,
     StoreError,
     StoreUnavailableError,
@@ -38,7 +39,7 @@ from alpineagents.stores.header import (
     describe,
     settle_refusal,
 )
-from alpineagents.stores.sql.database import Append, Database, Head
+from alpineagents.stores.sql.database import Append, Database, Fork, Head
 from alpineagents.stores.sql.databases import BACKENDS, Databases
 from alpineagents.stores.sql.errors import translated
 from alpineagents.stores.sql.urls import async_url
@@ -168,6 +169,20 @@ class SQLStore(Store):
 
     async def _page(self, key: StateKey, after: int, until: int | None) -> tuple[Head | None, list[EventRow]]:
         return await self._call(lambda database: database.page(key, after, until, PAGE))
+
+    async def fork(self, id: str, new_id: str, revision: int | None = None) -> int:
+        key, new = self.key(id), self.key(new_id)
+        header = await self._header_at(key, revision)
+        copy = Fork(key, new.id, revision, header, uuid.uuid4().hex)
+        if landed := await self._call(lambda database: database.fork(copy)):
+            return landed
+        head, rows = await self._call(lambda database: database.page(new, 0, 1, 1))
+        if head is None:
+            raise StateNotFoundError(key.id, revision=revision)
+        if not rows or rows[0].append_id != copy.append_id:
+            raise StateExistsError(new.id)
+        # An earlier try had landed, and its reply was lost.
+        return head.revision
 
     async def delete(self, id: str | StateKey) -> None:
         key = self.key(id)
