@@ -106,9 +106,41 @@ def apply(value: JsonValue, steps: Sequence[PatchOp]) -> JsonValue:
         {'todo': ['a', 'b']}
     """
     for step in steps:
-        keys = [part.replace("~1", "/").replace("~0", "~") for part in step.path.split("/")[1:]]
+        keys = [_key(part) for part in step.path.split("/")[1:]]
         value = _put(value, keys, step)
     return value
+
+
+def clash(before: JsonValue, mine: Sequence[PatchOp], theirs: Sequence[PatchOp]) -> str | None:
+    """
+    Return where two changes of one value concern the same place, or None where both can be made.
+
+    In a list only what both add at its end goes together: anything else moves the places of the other.
+
+    Example:
+        >>> before = {"a": 1, "log": []}
+        >>> one, two = diff(before, {"a": 2, "log": []}), diff(before, {"a": 1, "log": [1]})
+        >>> clash(before, one, two), clash(before, two, two), clash(before, one, one)
+        (None, None, '/a')
+    """
+    theirs_at = [_place(before, step) for step in theirs]
+    for step in mine:
+        place, appends = _place(before, step)
+        for its, too in theirs_at:
+            within = f"{place}/".startswith(f"{its}/") or f"{its}/".startswith(f"{place}/")
+            if within and not (appends and too and place == its):
+                return max(place, its, key=len)
+    return None
+
+
+def _place(value: JsonValue, step: PatchOp) -> tuple[str, bool]:
+    """Return the path of a step up to the first list on it, and whether it adds at the end of that list."""
+    parts = step.path.split("/")
+    for depth, part in enumerate(parts[1:], start=1):
+        if isinstance(value, list):
+            return "/".join(parts[:depth]), part == "-" and depth + 1 == len(parts)
+        value = value.get(_key(part)) if isinstance(value, dict) else None
+    return step.path, False
 
 
 def _put(value: JsonValue, keys: list[str], step: PatchOp) -> JsonValue:
@@ -140,3 +172,7 @@ def _put(value: JsonValue, keys: list[str], step: PatchOp) -> JsonValue:
 
 def _join(path: str, key: str) -> str:
     return f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def _key(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~")

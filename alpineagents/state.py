@@ -13,15 +13,15 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
 from pydantic import JsonValue
 
 from alpineagents import patch
-from alpineagents.errors import ConfigError, StateIdError
+from alpineagents.edit import Edit
+from alpineagents.errors import ConfigError, StateConflictError, StateIdError
 from alpineagents.events import AgentInfo, ContextChanged, DataChanged, Event, Finished, MessageAdded
 from alpineagents.fold import apply, fold
 from alpineagents.frozen import FrozenList
@@ -103,7 +103,7 @@ class State:
         self._unsaved_values: dict[int, StateSnapshot] = {}
         self._append_id: str | None = None
         # A sync tool may add an Event from its thread while the event loop adds another.
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
         # The Agent that saved a loaded State, until one has run it here.
         self.saved_by: AgentInfo | None = None
         self.parent_id: str | None = None
@@ -230,13 +230,15 @@ class State:
         """
         self.record(Finished, answer=storable(answer, "answer"))
 
-    @contextmanager
-    def edit_extra_data(self) -> Iterator[dict[str, JsonValue]]:
+    def edit_extra_data(self) -> Edit:
         """
         Change the extra data, all of it or nothing: an exception in the block leaves it as it was.
 
+        What others change meanwhile, such as another tool of the same turn, is kept too.
+
         Raises:
             ValueNotStorableError: what it holds at the end is not JSON.
+            StateConflictError: another has changed the same place meanwhile; the block has changed nothing.
 
         Example:
             >>> state = State()
@@ -245,14 +247,7 @@ class State:
             >>> state.extra_data
             {'order': 1042}
         """
-        before = self.extra_data
-        data = self.extra_data
-        yield data
-        after = storable(data, "extra_data")
-        if steps := patch.diff(before, after):
-            if not patch.same(before, self.extra_data):
-                raise ConfigError("extra_data was changed inside this block by another: do not nest edit_extra_data()")
-            self.record(DataChanged, patch=tuple(steps))
+        return Edit(self)
 
     def compact(self, summary: str) -> None:
         """
@@ -342,6 +337,21 @@ class State:
             self._unsaved_values[event.revision] = self._value
             self._history = self._history.adding(event)
         return event
+
+    def change_extra_data(self, before: StateSnapshot, data: object) -> None:
+        """Record what an edit has changed since it began, if that is not what another has changed meanwhile."""
+        began = before.extra_data
+        if not (steps := patch.diff(began, storable(data, "extra_data"))):
+            return
+        with self._writing:
+            place = patch.clash(began, steps, patch.diff(began, self.extra_data))
+            if place is not None:
+                hint = (
+                    f"extra_data at {place!r} was changed by another inside this block, which has changed nothing. Do "
+                    "not nest edit_extra_data(), and await nothing in it that changes the same place"
+                )
+                raise StateConflictError(self._id, before.revision, self.revision, hint=hint)
+            self.record(DataChanged, patch=tuple(steps))
 
     def with_unique_ids(self, message: Message) -> Message:
         """Return the message with another id for each call whose id this State has seen: providers do repeat them."""

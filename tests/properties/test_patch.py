@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alpineagents.patch import PatchOp, apply, diff, same
+from alpineagents.patch import PatchOp, apply, clash, diff, same
 from alpineagents.stores.codec import ascii_json, from_json
 from tests.properties import values
 
@@ -46,6 +46,27 @@ def test_neither_value_is_changed(pair: tuple[Any, Any]) -> None:
     apply(pair[0], diff(*pair))
 
     assert same(list(pair), list(before))
+
+
+objects = st.dictionaries(st.sampled_from(["a", "-", "0", "/"]), small, max_size=3)
+
+
+@given(objects, objects, objects)
+@example({"a": {}}, {"a": {"-": 1}}, {"a": {"-": 2}})
+@example({"a": [1]}, {"a": [1, 2]}, {"a": [1, 3]})
+@example({"a": [[]]}, {"a": [[1]]}, {"a": [[], [2]]})
+def test_changes_that_do_not_clash_can_both_be_made(before: Any, mine: Any, theirs: Any) -> None:
+    """In either order; where they do, both sides hear so."""
+    steps, others = diff(before, mine), diff(before, theirs)
+    clashes = clash(before, steps, others)
+
+    assert (clashes is None) == (clash(before, others, steps) is None)
+    if clashes is None:
+        one, two = apply(theirs, steps), apply(mine, others)
+        # What both added at the end of a list stands there in the order of the two.
+        appended = {step.path for step in steps} & {step.path for step in others}
+        assert all(path.endswith("/-") for path in appended)
+        assert appended or same(one, two)
 
 
 @given(either)

@@ -408,6 +408,8 @@ def test_an_edit_that_changes_nothing_is_no_event() -> None:
 
 def test_an_edit_inside_an_edit_is_refused() -> None:
     """The outer one would undo the inner one without a word."""
+    from alpineagents import StateConflictError
+
     state = State(extra_data={"a": 1})
 
     def edit() -> None:
@@ -416,9 +418,83 @@ def test_an_edit_inside_an_edit_is_refused() -> None:
             with state.edit_extra_data() as inner:
                 inner["a"] = 3
 
-    with pytest.raises(ConfigError, match="nest"):
+    with pytest.raises(StateConflictError, match=r"'/a' was changed by another.* nest"):
         edit()
     assert state.extra_data == {"a": 3}
+
+
+@pytest.mark.parametrize(
+    "before, mine, theirs, both",
+    [
+        ({}, {"a": 1}, {"b": 2}, {"a": 1, "b": 2}),
+        ({"log": [1]}, {"log": [1, 2]}, {"log": [1, 3]}, {"log": [1, 3, 2]}),
+        ({"a": {"x": 1, "y": 1}}, {"a": {"x": 2, "y": 1}}, {"a": {"x": 1, "y": 2}}, {"a": {"x": 2, "y": 2}}),
+        ({"a": 1, "b": 1}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2}),
+        ({"n": 1}, {"n": 2}, {"n": 2}, "/n"),
+        ({"a": {"x": 1}}, {"a": 5}, {"a": {"x": 2}}, "/a/x"),
+        ({"log": [1, 2]}, {"log": [2]}, {"log": [1, 2, 3]}, "/log"),
+        ({"log": [1, 2]}, {"log": [1, 5]}, {"log": [2]}, "/log"),
+        ({"log": []}, {"log": [1]}, {}, "/log"),
+        ({"ab": 1, "a": 1}, {"ab": 2, "a": 1}, {"ab": 1, "a": 2}, {"ab": 2, "a": 2}),
+    ],
+)
+def test_edits_at_once_keep_what_both_change(before: Any, mine: Any, theirs: Any, both: Any) -> None:
+    """In different places, or at the end of one list; in the same place the later one changes nothing."""
+    from alpineagents import StateConflictError
+
+    state = State(extra_data=before)
+    first, second = state.edit_extra_data(), state.edit_extra_data()
+    data, others = first.__enter__(), second.__enter__()
+    data.clear()
+    data.update(mine)
+    others.clear()
+    others.update(theirs)
+    second.__exit__(None, None, None)
+
+    if isinstance(both, str):
+        with pytest.raises(StateConflictError, match=both):
+            first.__exit__(None, None, None)
+        assert state.extra_data == theirs
+    else:
+        first.__exit__(None, None, None)
+        assert state.extra_data == both
+
+
+async def test_an_edit_is_the_same_with_async_with() -> None:
+    """All of it or nothing."""
+    state = State()
+
+    async with state.edit_extra_data() as data:
+        data["a"] = 1
+    with pytest.raises(KeyError):
+        async with state.edit_extra_data() as data:
+            data["a"] = 2
+            raise KeyError("a")
+
+    assert state.extra_data == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "change, path",
+    [
+        ({"a": {"b": [1, {2}]}}, r"extra_data\['a'\]\['b'\]\[1\]"),
+        ({"a": float("nan")}, r"extra_data\['a'\]"),
+        ({1: "a"}, r"extra_data\[1\]"),
+    ],
+)
+def test_an_edit_that_json_has_not_names_the_place(change: Any, path: str) -> None:
+    """And changes nothing."""
+    from alpineagents import ValueNotStorableError
+
+    state = State(extra_data={"kept": True})
+
+    def edit() -> None:
+        with state.edit_extra_data() as data:
+            data.update(change)
+
+    with pytest.raises(ValueNotStorableError, match=path):
+        edit()
+    assert (state.extra_data, state.revision) == ({"kept": True}, 1)
 
 
 def test_an_event_of_an_edit_holds_the_change_only() -> None:
