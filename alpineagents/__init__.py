@@ -1,6 +1,7 @@
 """Agents whose every step is a row in a SQL table: what was acknowledged is never lost, and any process goes on."""
 
 from alpineagents.agent import Agent, Reporter, RunStream
+from alpineagents.conditions import out_of_time, repeating, spent_more_than, waiting_for_user
 from alpineagents.errors import (
     AlpineAgentsError,
     AuthError,
@@ -49,7 +50,7 @@ from alpineagents.events import (
     ToolFinished,
     ToolStarted,
 )
-from alpineagents.loop import Loop, default_loop, loop, waiting_for_user
+from alpineagents.loop import Loop, default_loop, loop
 from alpineagents.messages import (
     Image,
     Message,
@@ -178,7 +179,10 @@ __all__ = [
     "WaitingForApproval",
     "default_loop",
     "loop",
+    "out_of_time",
+    "repeating",
     "resolve_model",
+    "spent_more_than",
     "tool",
     "waiting_for_user",
 ]

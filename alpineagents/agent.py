@@ -353,6 +353,22 @@ class Agent:
 
         await self._within(state, body)
 
+    async def repeat(self, loop: Loop, state: State) -> Stopped:
+        """
+        Take the turns of a loop and return why they ended, as `await loop(agent, state)` does within another loop.
+
+        Raises:
+            Exception: as `run` does.
+        """
+        ends: list[Stopped] = []
+
+        async def body(run: Run) -> Stopped:
+            ends.append(await repeat(loop, run, self))
+            return ends[-1]
+
+        await self._within(state, body)
+        return ends[-1]
+
     async def _within(self, state: State, body: Callable[[Run], Any]) -> None:
         run = current(state)
         if run is not None:

@@ -8,14 +8,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
+from alpineagents.conditions import Condition, waiting_for_user
 from alpineagents.errors import ConfigError
 from alpineagents.state import State
+from alpineagents.stopped import Stopped
 
 if TYPE_CHECKING:
     from alpineagents.agent import Agent
-
-Condition = Callable[[State], bool | Awaitable[bool]]
-"""Tells whether a loop is to stop; sync or async."""
 
 Turn = Callable[["Agent", State], Awaitable[None]]
 """One turn."""
@@ -26,6 +25,9 @@ _EXAMPLE = "@loop(until=waiting_for_user, limit=50)"
 class Loop:
     """
     One turn, repeated until a condition holds or the limit is reached; `@loop` makes it.
+
+    Called as a function in the turn of another loop, `await inner(agent, state)`, it takes its turns there and returns
+    why it stopped, such as `StoppedByLimit`.
 
     Attributes:
         turn: the function.
@@ -42,12 +44,19 @@ class Loop:
         names = ", ".join(_name(condition) for condition in self.until)
         return f"<Loop {self.__name__} until={names} limit={self.limit}>"
 
+    async def __call__(self, agent: Agent, state: State) -> Stopped:
+        """Take the turns, in the run that goes on or in one of its own, and return why they ended."""
+        return await agent.repeat(self, state)
+
     async def held(self, state: State) -> str | None:
         """Return the name of the first condition that holds, or None."""
         for condition in self.until:
             holds = condition(state)
             if inspect.isawaitable(holds):
                 holds = await holds
+            if callable(holds):
+                name = _name(condition)
+                raise ConfigError(f"{name} gave back a function, where True or False is due: until={name}(…)")
             if holds:
                 return _name(condition)
         return None
@@ -64,7 +73,7 @@ def loop(
         limit: how many turns one run takes at most; a run that reaches it stops with `StoppedByLimit`.
 
     Raises:
-        ConfigError: there is no condition, no limit, or the function is not async.
+        ConfigError: there is no condition, no limit, or the function is not async or takes other parameters.
 
     Example:
         >>> @loop(until=waiting_for_user, limit=10)
@@ -80,6 +89,8 @@ def loop(
     conditions = (until,) if callable(until) else tuple(until or ())
     if not conditions or not all(callable(condition) for condition in conditions):
         raise ConfigError(f"until is a function of the State, or several: {_EXAMPLE}")
+    for condition in conditions:
+        _check_parameters(condition, "state")
     if type(limit) is not int or limit < 1:
         raise ConfigError(f"limit={limit!r} is not a number of turns, and a loop without one may never end: {_EXAMPLE}")
 
@@ -87,21 +98,25 @@ def loop(
         if not inspect.iscoroutinefunction(turn):
             name = getattr(turn, "__name__", repr(turn))
             raise ConfigError(f"a turn is an async function: async def {name}(agent, state)")
+        _check_parameters(turn, "agent", "state")
         return Loop(turn, conditions, limit)
 
     return decorate
 
 
-def waiting_for_user(state: State) -> bool:
-    """
-    Tell whether the model has answered, so that it is a person's turn.
-
-    Example:
-        >>> from alpineagents import Message
-        >>> waiting_for_user(State(messages=[Message.user("Hello")]))
-        False
-    """
-    return not state.pending_calls and bool(state.messages) and state.messages[-1].role == "assistant"
+def _check_parameters(function: Callable[..., object], *names: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin may not tell
+        return
+    try:
+        signature.bind(*names)
+    except TypeError as error:
+        name = getattr(function, "__name__", repr(function))
+        takes, given = ", ".join(signature.parameters), ", ".join(names)
+        raise ConfigError(
+            f"{name}({takes}) cannot be called as {name}({given}): {error}. Write: {name}({given})"
+        ) from None
 
 
 def _name(condition: Condition) -> str:

@@ -13,6 +13,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,13 @@ def current(state: State) -> Run | None:
     return _runs.get(state)
 
 
+@dataclass(slots=True)
+class Turns:
+    """How many turns a loop has taken."""
+
+    taken: int = 0
+
+
 class Run:
     """
     A run that goes on; `agent.think` and `agent.use_tools` write through its journal.
@@ -80,7 +88,7 @@ class Run:
         self._scope = anyio.CancelScope()
         self._beating = anyio.CancelScope()
         self._lost: StateConflictError | StateNotFoundError | None = None
-        self.turns = 0
+        self.turns, self.looping = Turns(), False
 
     async def execute(self, body: Callable[[Run], Awaitable[Stopped]], *, again: bool = False) -> None:
         """
@@ -211,21 +219,51 @@ def _outside() -> int:
     return level
 
 
-async def repeat(loop: Loop, run: Run) -> Stopped:
+class MustStopError(BaseException):
+    """
+    Ends the turns of all loops around the one that met it; no loop may go on before a person has decided.
+
+    It is no Exception, so that what a loop of the user's catches does not hold it up.
+    """
+
+    def __init__(self, stopped: Stopped) -> None:
+        self.stopped = stopped
+        super().__init__(str(stopped))
+
+
+async def repeat(loop: Loop, run: Run, agent: Agent | None = None) -> Stopped:
     """
     Repeat the loop's turn until it is to stop.
 
     A turn that a dead run left open is finished first: its calls are made before the model is asked again.
+
+    Args:
+        agent: who takes the turns; None for the one that runs.
     """
-    agent, state = run.agent, run.state
+    agent = agent or run.agent
+    if run.looping:
+        stopped = await _take_turns(loop, agent, run.state, Turns())
+        if isinstance(stopped, WaitingForApproval):
+            raise MustStopError(stopped)
+        return stopped
+    run.looping = True
+    try:
+        return await _take_turns(loop, agent, run.state, run.turns)
+    except MustStopError as must:
+        return must.stopped
+    finally:
+        run.looping = False
+
+
+async def _take_turns(loop: Loop, agent: Agent, state: State, turns: Turns) -> Stopped:
     if state.pending_calls:
         await agent.use_tools(state)
     while True:
         if stopped := await _stopped(loop, state):
             return stopped
-        if run.turns == loop.limit:
+        if turns.taken == loop.limit:
             return StoppedByLimit(turns=loop.limit)
-        run.turns += 1
+        turns.taken += 1
         await loop.turn(agent, state)
 
 

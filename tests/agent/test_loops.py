@@ -20,16 +20,27 @@ from alpineagents import (
     StoppedByUntil,
     Store,
     WaitingForApproval,
+    default_loop,
     loop,
     tool,
     waiting_for_user,
 )
+from alpineagents.stopped import Stopped
 from alpineagents.testing import FakeModel, tool_call
 from tests.agent.parts import Items, check_closed, kinds, results
 
 
 def never(state: State) -> bool:
     return False
+
+
+async def one(agent: Any) -> None: ...
+
+
+async def three(a: Any, b: Any, c: Any) -> None: ...
+
+
+async def named(agent: Any, *, state: Any) -> None: ...
 
 
 @tool(read_only=True)
@@ -248,6 +259,162 @@ def test_a_loop_that_cannot_work_is_refused(settings: dict[str, Any], says: str)
         loop(**settings)
 
     assert "@loop(until=waiting_for_user, limit=50)" in str(refused.value)
+
+
+@pytest.mark.parametrize("turn, signature", [(one, r"one\(agent\)"), (three, r"three\(a, b, c\)"), (named, r"named\(")])
+def test_a_turn_with_other_parameters_is_refused(turn: Any, signature: str) -> None:
+    """When it is decorated, and not when a run has been paid for."""
+    with pytest.raises(ConfigError, match=rf"{signature}.*Write: \w+\(agent, state\)"):
+        loop(until=never, limit=3)(turn)
+
+
+@pytest.mark.parametrize("condition", [lambda: True, lambda a, b: True])
+def test_a_condition_with_other_parameters_is_refused(condition: Any) -> None:
+    """Like a turn."""
+    with pytest.raises(ConfigError, match=r"Write: <lambda>\(state\)"):
+        loop(until=condition, limit=3)
+
+
+async def test_a_condition_that_is_to_be_called_first_is_refused() -> None:
+    """A function is true, so it would end each run at once."""
+
+    def more_than(limit: Any) -> Any:
+        return lambda state: False
+
+    @loop(until=more_than, limit=3)
+    async def turning(agent: Agent, state: State) -> None:
+        await agent.think(state)
+
+    with pytest.raises(ConfigError, match=r"until=more_than\(…\)"):
+        await Agent(FakeModel([]), loop=turning).run("Go")
+
+
+async def test_a_loop_within_a_loop_takes_its_turns_there(store: Store) -> None:
+    """It returns why it stopped, and its limit is its own each time; the run is one."""
+    stops: list[Stopped] = []
+
+    @loop(until=waiting_for_user, limit=2)
+    async def inner(agent: Agent, state: State) -> None:
+        await agent.think(state)
+        await agent.use_tools(state)
+
+    @loop(until=never, limit=3)
+    async def outer(agent: Agent, state: State) -> None:
+        stops.append(await inner(agent, state))
+        state.add_message(Message.notice("Again"))
+
+    model = FakeModel([tool_call("look"), tool_call("look"), "a", tool_call("look"), "b"])
+    state = State(id="s", messages=[Message.user("Go")])
+
+    await Agent(model, tools=[look], loop=outer, store=store).run(state)
+
+    until = StoppedByUntil(name="waiting_for_user")
+    assert stops == [StoppedByLimit(turns=2), until, until]
+    assert state.stopped == StoppedByLimit(turns=3)
+    assert kinds(state).count("run_started") == 1
+    await check_closed(store, state)
+
+
+async def test_a_loop_within_itself_counts_its_own_turns() -> None:
+    """Turns within a turn are not those of the run."""
+    depth = 0
+
+    @loop(until=never, limit=2)
+    async def nested(agent: Agent, state: State) -> None:
+        nonlocal depth
+        await agent.think(state)
+        depth += 1
+        if depth == 1:
+            await nested(agent, state)
+
+    state = State(messages=[Message.user("Go")])
+
+    await Agent(FakeModel(lambda request: "more"), loop=nested).run(state)
+
+    assert (state.turn, state.stopped) == (4, StoppedByLimit(turns=2))
+
+
+async def test_an_inner_loop_of_another_agent_asks_that_one() -> None:
+    """Whoever is handed to the loop takes its turns."""
+    checker = Agent(FakeModel(["looks good"]))
+
+    @loop(until=never, limit=1)
+    async def outer(agent: Agent, state: State) -> None:
+        await default_loop(agent, state)
+        state.add_message(Message.notice("Check it"))
+        await default_loop(checker, state)
+
+    assert await Agent(FakeModel(["done"]), loop=outer).run("Go") == "looks good"
+
+
+async def test_an_approval_within_an_inner_loop_ends_all_turns(store: Store) -> None:
+    """What the outer loop would do next has to wait for the person, too; after the decision the call is made first."""
+    after: list[str] = []
+
+    @loop(until=waiting_for_user, limit=3)
+    async def outer(agent: Agent, state: State) -> None:
+        try:
+            await default_loop(agent, state)
+        except Exception:  # noqa: BLE001
+            after.append("caught")
+        after.append("went on")
+
+    model = FakeModel([tool_call("look"), "done"])
+    agent = Agent(model, tools=[look.copy(needs_approval=True)], loop=outer, store=store)
+    state = State(id="s", messages=[Message.user("Go")])
+
+    assert await agent.run(state) is None
+    assert (after, state.status) == ([], "waiting")
+    await store.approve("s", state.pending_calls[0].id, by="Heidi")
+    assert await agent.resume("s") == "done"
+
+    assert after == ["went on"]
+    assert results(await store.load("s")) == ["seen"]
+
+
+async def test_finish_within_an_inner_loop_ends_the_run_after_the_turn() -> None:
+    """The outer turn comes to its end."""
+    after: list[Stopped] = []
+
+    @loop(until=never, limit=5)
+    async def inner(agent: Agent, state: State) -> None:
+        await agent.think(state)
+        state.finish(1)
+
+    @loop(until=never, limit=5)
+    async def outer(agent: Agent, state: State) -> None:
+        after.append(await inner(agent, state))
+
+    assert await Agent(FakeModel(["a", "b"]), loop=outer).run("Go") == 1
+    assert after == [StoppedByFinish(answer=1)]
+
+
+async def test_a_loop_called_outside_a_run_is_a_run_of_its_own(store: Store) -> None:
+    """Like the halves of a turn."""
+    state = State(id="s", messages=[Message.user("Go")])
+
+    stopped = await default_loop(Agent(FakeModel(["done"]), store=store), state)
+
+    assert stopped == state.stopped == StoppedByUntil(name="waiting_for_user")
+    await check_closed(store, state)
+
+
+async def test_what_an_inner_loop_raises_is_raised() -> None:
+    """And recorded, as from the outer one."""
+
+    @loop(until=never, limit=2)
+    async def faulty(agent: Agent, state: State) -> None:
+        raise ZeroDivisionError("a fault")
+
+    @loop(until=never, limit=2)
+    async def outer(agent: Agent, state: State) -> None:
+        await faulty(agent, state)
+
+    state = State(messages=[Message.user("Go")])
+
+    with pytest.raises(ZeroDivisionError):
+        await Agent(FakeModel([]), loop=outer).run(state)
+    assert state.status == "failed"
 
 
 def test_a_bare_loop_is_refused() -> None:
