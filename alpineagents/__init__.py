@@ -50,7 +50,7 @@ from alpineagents.events import (
     ToolFinished,
     ToolStarted,
 )
-from alpineagents.loop import Loop, default_loop, loop
+from alpineagents.loop import Loop, compact_if_full, default_loop, loop
 from alpineagents.messages import (
     Image,
     Message,
@@ -177,6 +177,7 @@ __all__ = [
     "Usage",
     "ValueNotStorableError",
     "WaitingForApproval",
+    "compact_if_full",
     "default_loop",
     "loop",
     "out_of_time",

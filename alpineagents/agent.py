@@ -18,12 +18,13 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from pydantic import JsonValue
 
 from alpineagents.answers import ask_beside, shape_answer
+from alpineagents.context import measured, split, tokens_of
 from alpineagents.errors import ConfigError
 from alpineagents.events import AgentInfo
 from alpineagents.loop import Loop, default_loop
 from alpineagents.messages import Message, Reply
 from alpineagents.models import resolve_model
-from alpineagents.models.base import Model
+from alpineagents.models.base import Model, window_of
 from alpineagents.output import Shape
 from alpineagents.repair import OnUnknown
 from alpineagents.runner import Item, Run, current, repeat, waiting_for_approval
@@ -32,7 +33,7 @@ from alpineagents.stopped import Stopped, StoppedByUntil
 from alpineagents.stores.base import Store
 from alpineagents.sync import run_sync
 from alpineagents.tools import Tool, toolbox
-from alpineagents.turn import ask_model, make_calls
+from alpineagents.turn import ask_model, compact_context, make_calls, next_request
 
 log = logging.getLogger("alpineagents")
 
@@ -352,6 +353,58 @@ class Agent:
             return waiting_for_approval(state) or StoppedByUntil(name="use_tools")
 
         await self._within(state, body)
+
+    async def compact(self, state: State, *, instructions: str | None = None, keep: int = 4) -> str | None:
+        """
+        Put a summary that the model writes in the place of the context; the history keeps what it was.
+
+        Args:
+            instructions: what the summary is to mind, beyond what any should.
+            keep: how many of the last messages stay as they are. No call is parted from its result, and what waits for
+                an answer stays in any case.
+
+        Returns:
+            The summary; None where there is nothing that one could stand for, and no model was asked.
+
+        Raises:
+            EventOrderError: calls are open; make them first.
+            ModelError: there is no summary; the context is as it was.
+        """
+        split(state.messages, keep)
+        summaries: list[str | None] = []
+
+        async def body(run: Run) -> Stopped:
+            summaries.append(await compact_context(self, run, instructions, keep=keep))
+            return StoppedByUntil(name="compact")
+
+        await self._within(state, body)
+        return summaries[-1]
+
+    def context_tokens(self, state: State) -> int:
+        """
+        Return how many tokens the next request takes: as the provider counted them, and an estimate of what is new.
+        """
+        request = next_request(self, state)
+        tokens, counted = measured(state.history, state.messages)
+        if counted:
+            return tokens + tokens_of(request.messages[counted:])
+        return tokens_of(request.messages, request.system, request.tools)
+
+    def context_used(self, state: State) -> float | None:
+        """
+        Return which part of the model's window the next request takes: 0 for nothing, 1 for all of it.
+
+        Returns:
+            None where the model does not say how large its window is, in an attribute `context_tokens`.
+
+        Example:
+            >>> from alpineagents.testing import FakeModel
+            >>> agent = Agent(FakeModel([], context_tokens=100))
+            >>> agent.context_used(State(messages=[Message.user("Which peaks are over 4,000 m?")]))
+            0.12
+        """
+        window = window_of(self.model)
+        return None if window is None else self.context_tokens(state) / window
 
     async def repeat(self, loop: Loop, state: State) -> Stopped:
         """

@@ -4,6 +4,7 @@ Answers of a shape: within the conversation, and beside it. A model that misses 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
@@ -11,11 +12,10 @@ from pydantic import JsonValue
 from alpineagents.errors import EventOrderError, OutputError
 from alpineagents.events import Asked, Finished, MessageAdded
 from alpineagents.messages import Message, Reply, Request, TextBlock
-from alpineagents.models.base import Delta, Emitted
 from alpineagents.models.tally import Tally
 from alpineagents.output import Shape
 from alpineagents.runner import Run
-from alpineagents.turn import ask_model, checked
+from alpineagents.turn import ask_model, checked, tell_aside
 from alpineagents.usage import Usage
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ async def ask_beside(agent: Agent, run: Run, prompt: str, shape: Shape[Any] | No
             request = Request.model_construct(
                 system=agent.system, messages=messages, tools=tools, output=None if shape is None else shape.spec
             )
-            tally = Tally(lambda item: _tell(run, item))
+            tally = Tally(partial(tell_aside, run))
             try:
                 reply = checked(await agent.model.respond(request, emit=tally), agent)
             except BaseException as error:
@@ -114,9 +114,3 @@ def _read(message: Message, shape: Shape[Any] | None) -> tuple[Any, JsonValue]:
         return message.text, message.text
     value = shape.read(message.text)
     return value, shape.stored(value)
-
-
-def _tell(run: Run, item: Emitted) -> None:
-    # The words of an answer beside the conversation are not the run's.
-    if not isinstance(item, Delta):
-        run.emit(item)

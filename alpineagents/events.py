@@ -189,6 +189,8 @@ class ContextChanged(_Event):
     """
     The context was replaced as a whole; the history keeps what it was.
 
+    Behind a `ModelRequested` of the same run, it is the reply: the model was asked for the summary.
+
     Attributes:
         messages: the new context.
         extra_data: the new extra data; None where it stays.

@@ -265,13 +265,16 @@ def _asked(draft: _Draft, event: Asked) -> None:
 
 
 def _context_changed(draft: _Draft, event: ContextChanged) -> None:
-    if draft.open_calls or draft.requesting:
+    summary = event.reason == "compact" and event.run_id is not None and event.run_id == draft.run_id
+    if draft.open_calls or (draft.requesting and not summary):
         raise _RefusedError("a turn is open: close it first")
     _check_pairs(event.messages)
     for message in event.messages:
         for call in message.tool_calls:
             draft._call_ids = draft._call_ids.adding(call.id)
+    draft.requesting = False
     draft.messages = FrozenList(event.messages)
+    _release_queue(draft)
     draft._finish = None
     draft.usage = draft.usage + event.usage
     if isinstance(event.extra_data, dict):

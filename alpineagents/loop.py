@@ -129,3 +129,45 @@ async def default_loop(agent: Agent, state: State) -> None:
     await agent.think(state)
     if state.pending_calls:
         await agent.use_tools(state)
+
+
+async def compact_if_full(agent: Agent, state: State, *, at: float = 0.6, keep: int = 4) -> bool:
+    """
+    Compact the context if it fills the model's window, in the turn of a loop.
+
+    Args:
+        at: from which part of the window on, between 0 and 1.
+        keep: as `agent.compact` takes it; where what is kept fills the window by itself, less is.
+
+    Returns:
+        Whether a summary was put in the place of the context.
+
+    Raises:
+        ConfigError: the model does not say how large its window is, or an argument is none.
+        ModelError: there is no summary.
+
+    Example:
+        >>> @loop(until=waiting_for_user, limit=50)
+        ... async def long_one(agent, state):
+        ...     await compact_if_full(agent, state, at=0.6)
+        ...     await agent.think(state)
+        ...     await agent.use_tools(state)
+    """
+    if not isinstance(at, (int, float)) or not 0 < at <= 1:
+        raise ConfigError(f"at={at!r} is not a part of the window: await compact_if_full(agent, state, at=0.6)")
+
+    def is_full() -> bool:
+        used = agent.context_used(state)
+        if used is None:
+            raise ConfigError(
+                f"model {agent.model.name!r} does not say how many tokens its window holds. Say it: "
+                "model.context_tokens = 200_000"
+            )
+        return used >= at
+
+    if not is_full():
+        return False
+    compacted = await agent.compact(state, keep=keep) is not None
+    if keep and is_full():
+        compacted = await agent.compact(state, keep=0) is not None or compacted
+    return compacted

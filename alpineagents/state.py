@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from alpineagents import patch
 from alpineagents.edit import Edit
-from alpineagents.errors import ConfigError, StateConflictError, StateIdError
+from alpineagents.errors import ConfigError, EventOrderError, StateConflictError, StateIdError
 from alpineagents.events import AgentInfo, ContextChanged, DataChanged, Event, Finished, MessageAdded
 from alpineagents.fold import apply, fold
 from alpineagents.frozen import FrozenList
@@ -256,6 +256,10 @@ class State:
         Raises:
             EventOrderError: a turn is open.
         """
+        if self._value.requesting:
+            # Within a run this would count as the model's reply.
+            reason = "a model was asked and has not replied"
+            raise EventOrderError(self._id, "context_changed", self.revision + 1, reason)
         self.record(ContextChanged, reason="compact", messages=(Message.notice(summary),))
 
     def clear_tool_results(self, *, keep: int = 0) -> None:
@@ -266,8 +270,11 @@ class State:
             keep: how many of the last messages with results stay as they are.
 
         Raises:
+            ConfigError: `keep` is no such number.
             EventOrderError: a turn is open.
         """
+        if type(keep) is not int or keep < 0:
+            raise ConfigError(f"keep={keep!r} is not a number of messages: state.clear_tool_results(keep=3)")
         with_results = [index for index, message in enumerate(self.messages) if message.tool_results]
         cleared = set(with_results[: max(0, len(with_results) - keep)])
         messages = tuple(
@@ -425,8 +432,9 @@ class State:
             mine: list[Event] = []
             for event in self.unsaved:
                 change: dict[str, Any] = {"revision": event.revision + len(events)}
-                if isinstance(event, ContextChanged):
-                    # A context that was made without knowing of these messages must not drop them.
+                if isinstance(event, ContextChanged) and not saved.requesting:
+                    # A context that was made without knowing of these messages must not drop them. While a model is
+                    # asked for a summary they wait by themselves.
                     change["messages"] = (*event.messages, *newcomers)
                 mine.append(event.model_copy(update=change))
             values = [saved]

@@ -5,18 +5,38 @@ The two halves of a turn: ask the model, and make the calls it asks for. Both wr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
-from alpineagents.errors import ProviderError, said
-from alpineagents.events import ApprovalRequested, ModelFailed, ModelReplied, ModelRequested, ToolFinished, ToolStarted
+from alpineagents.context import (
+    BYTES_PER_TOKEN,
+    UNKNOWN_WINDOW_TOKENS,
+    split,
+    summarized,
+    summary_request,
+    worth_a_summary,
+)
+from alpineagents.errors import ContextTooLongError, ProviderError, said
+from alpineagents.events import (
+    ApprovalRequested,
+    ContextChanged,
+    ModelFailed,
+    ModelReplied,
+    ModelRequested,
+    ToolFinished,
+    ToolStarted,
+)
 from alpineagents.messages import Reply, Request, TextBlock, ToolCall
+from alpineagents.models.base import Delta, Emitted, window_of
 from alpineagents.models.tally import Tally
 from alpineagents.repair import Step
 from alpineagents.runner import Run
 from alpineagents.snapshot import CallState
+from alpineagents.state import State
 from alpineagents.tools import Tool, ToolContext, ToolResult, check, execute
 
 if TYPE_CHECKING:
@@ -29,19 +49,79 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
     """
     Ask the model for the next message.
 
+    Where the context is too long for it, a summary is put in its place, and it is asked once more.
+
     Raises:
         ModelError: there is no reply; that is recorded.
     """
-    await run.journal.record(ModelRequested, model=agent.model.name)
-    request = Request.model_construct(
+    request = partial(next_request, agent, run.state)
+    try:
+        reply = await _ask(agent, run, request)
+    except ContextTooLongError:
+        if await compact_context(agent, run, None, keep=0) is None:
+            raise
+        reply = await _ask(agent, run, request)
+    reply = reply.model_copy(update={"message": run.state.with_unique_ids(reply.message)})
+    await run.journal.record(
+        ModelReplied, message=reply.message, usage=reply.usage, stop_reason=reply.stop_reason, model=reply.model
+    )
+    return reply
+
+
+def next_request(agent: Agent, state: State) -> Request:
+    """Return what the model is asked next."""
+    return Request.model_construct(
         system=agent.system,
-        messages=tuple(run.state.messages),
+        messages=tuple(state.messages),
         tools=tuple(tool.spec for tool in agent.tools.values()),
         output=None if agent.shape is None else agent.shape.spec,
     )
-    tally = Tally(run.emit)
+
+
+async def compact_context(agent: Agent, run: Run, instructions: str | None, *, keep: int) -> str | None:
+    """
+    Put a summary that the model writes in the place of the context.
+
+    Args:
+        keep: how many of the last messages stay as they are.
+
+    Returns:
+        The summary; None where there is nothing that one could stand for.
+
+    Raises:
+        ModelError: there is no summary; the context is as it was.
+    """
+    if not worth_a_summary(split(run.state.messages, keep)[0]):
+        return None
+    # Half of the window: what a character takes is a guess, and the summary needs room, too.
+    whole = (window_of(agent.model) or UNKNOWN_WINDOW_TOKENS) * BYTES_PER_TOKEN // 2
+    for size in (whole, whole // 4):
+        with suppress(ContextTooLongError):
+            return await _summarize(agent, run, instructions, keep, size)
+    return await _summarize(agent, run, instructions, keep, whole // 16)
+
+
+async def _summarize(agent: Agent, run: Run, instructions: str | None, keep: int, max_characters: int) -> str:
+    def request() -> Request:
+        # Split anew: what came in before the model is asked belongs to it. What comes later waits for the reply.
+        return summary_request(split(run.state.messages, keep)[0], instructions, max_characters)
+
+    reply = await _ask(agent, run, request, aside=True)
+    summary = reply.message.text.strip()
+    if not summary:
+        error = ProviderError(f"model {agent.model.name!r} was asked for a summary and gave none")
+        run.journal.add(ModelFailed, outcome="failed", error="ProviderError", message=str(error), usage=reply.usage)
+        raise error
+    messages = summarized(summary, split(run.state.messages, keep)[1])
+    await run.journal.record(ContextChanged, reason="compact", messages=messages, usage=reply.usage)
+    return summary
+
+
+async def _ask(agent: Agent, run: Run, request: Callable[[], Request], *, aside: bool = False) -> Reply:
+    await run.journal.record(ModelRequested, model=agent.model.name)
+    tally = Tally(partial(tell_aside, run) if aside else run.emit)
     try:
-        reply = checked(await agent.model.respond(request, emit=tally), agent)
+        return checked(await agent.model.respond(request(), emit=tally), agent)
     except BaseException as error:
         cancelled = isinstance(error, (anyio.get_cancelled_exc_class(), KeyboardInterrupt))
         run.journal.add(
@@ -49,15 +129,16 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
             outcome="cancelled" if cancelled else "failed",
             error="" if cancelled else type(error).__name__,
             message="the run was cancelled" if cancelled else said(error),
-            partial="".join(tally.shown),
+            partial="" if aside else "".join(tally.shown),
             usage=tally.spent(error),
         )
         raise
-    reply = reply.model_copy(update={"message": run.state.with_unique_ids(reply.message)})
-    await run.journal.record(
-        ModelReplied, message=reply.message, usage=reply.usage, stop_reason=reply.stop_reason, model=reply.model
-    )
-    return reply
+
+
+def tell_aside(run: Run, item: Emitted) -> None:
+    """Hand on what a Model tells while it replies beside the conversation: its words are not the run's."""
+    if not isinstance(item, Delta):
+        run.emit(item)
 
 
 def checked(reply: object, agent: Agent) -> Reply:

@@ -54,7 +54,9 @@ class Usage(BaseModel):
 
     def __sub__(self, earlier: Usage) -> Usage:
         """Return what came since an earlier sum."""
-        return Usage.model_construct(**{name: getattr(self, name) - getattr(earlier, name) for name in Usage.model_fields})
+        return Usage.model_construct(
+            **{name: getattr(self, name) - getattr(earlier, name) for name in Usage.model_fields}
+        )
 
     @property
     def total_tokens(self) -> int:

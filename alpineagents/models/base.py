@@ -82,6 +82,8 @@ class Model(Protocol):
 
     One Model serves many runs at the same time, so a request leaves nothing behind in it.
 
+    A model that knows how many tokens its window holds says so in an attribute `context_tokens`, an int.
+
     Attributes:
         name: as history and lists show it.
     """
@@ -104,3 +106,9 @@ class Model(Protocol):
     async def aclose(self) -> None:
         """Give back what the Model holds open."""
         ...
+
+
+def window_of(model: Model) -> int | None:
+    """Return how many tokens a model's window holds, where it says so."""
+    tokens = getattr(model, "context_tokens", None)
+    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0 else None

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio.lowlevel
 
+from alpineagents.context import tokens_of
 from alpineagents.errors import ConfigError
 from alpineagents.messages import Message, RawBlock, Reply, Request, TextBlock, ToolCall
 from alpineagents.models.base import Delta, Emit
@@ -45,6 +46,7 @@ class FakeModel:
         replies: what it replies, in order: each a text, a call, a list of both, an exception that it raises, a Reply,
             or a function of the Request that gives one of these; or one such function that answers every time.
         name: its name.
+        context_tokens: how many tokens its window holds; None for one that does not say so.
 
     Attributes:
         requests: every Request it got.
@@ -63,11 +65,16 @@ class FakeModel:
     """
 
     def __init__(
-        self, replies: Sequence[Answer] | Callable[[Request], Item | Awaitable[Item]], *, name: str = "fake"
+        self,
+        replies: Sequence[Answer] | Callable[[Request], Item | Awaitable[Item]],
+        *,
+        name: str = "fake",
+        context_tokens: int | None = None,
     ) -> None:
         if isinstance(replies, (str, bytes)):
             raise ConfigError(f"FakeModel takes a list of replies: FakeModel([{replies!r}])")
         self.name = name
+        self.context_tokens = context_tokens
         self.requests: list[Request] = []
         self._always = replies if callable(replies) else None
         self._replies: list[Answer] = [] if callable(replies) else list(replies)
@@ -107,8 +114,8 @@ class FakeModel:
         blocks = [item] if isinstance(item, (str, ToolCall, RawBlock)) else list(item)
         content = [TextBlock(text=block) if isinstance(block, str) else block for block in blocks]
         message = Message(role="assistant", content=tuple(content))
-        said = sum(len(each.text) for each in request.messages)
-        usage = Usage(input_tokens=said // 4, output_tokens=len(message.text) // 4, requests=1)
+        read = tokens_of(request.messages, request.system, request.tools)
+        usage = Usage(input_tokens=read, output_tokens=tokens_of([message]), requests=1)
         return Reply(
             message=message,
             usage=usage,
