@@ -86,7 +86,7 @@ from alpineagents.stopped import (
     WaitingForApproval,
 )
 from alpineagents.stores import FileStore, MemoryStore, SQLStore, StateHeader, StateInfo, StateKey, Store
-from alpineagents.tools import Tool, ToolContext, tool
+from alpineagents.tools import Progress, Tool, ToolContext, tool
 from alpineagents.usage import Price, Usage
 
 __all__ = [
@@ -125,6 +125,7 @@ __all__ = [
     "OutputError",
     "OutputSpec",
     "Price",
+    "Progress",
     "ProviderError",
     "RateLimitError",
     "RawBlock",

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import uuid
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 
 from alpineagents.errors import (
     AlpineAgentsError,
@@ -43,14 +47,15 @@ from alpineagents.stopped import (
     StoppedByUntil,
     WaitingForApproval,
 )
+from alpineagents.tools import Progress
 
 if TYPE_CHECKING:
     from alpineagents.agent import Agent
 
 log = logging.getLogger("alpineagents")
 
-Item = Event | Emitted
-"""What a reader of a run sees: every Event once it is saved, and what a Model tells while it replies."""
+Item = Event | Emitted | Progress
+"""What a reader of a run sees: each Event once it is saved, what a Model tells while it replies, how far calls are."""
 
 Emit = Callable[[Item], None]
 
@@ -122,6 +127,23 @@ class Run:
             self.state.run_id = None
         if failure := failure or self._lost:
             raise failure
+
+    def reporter(self) -> Callable[[Progress], None]:
+        """Return what emits the progress of a tool, whatever thread it runs in; behind the end of the run nothing."""
+        token, home = anyio.lowlevel.current_token(), threading.get_ident()
+
+        def emit(item: Progress) -> None:
+            if current(self.state) is self:
+                self.emit(item)
+
+        def report(item: Progress) -> None:
+            if threading.get_ident() == home:
+                emit(item)
+                return
+            with suppress(anyio.RunFinishedError):
+                anyio.from_thread.run_sync(emit, item, token=token)
+
+        return report
 
     def _warn_of_another_agent(self) -> None:
         before, now = self.state.saved_by, self.agent.describe()

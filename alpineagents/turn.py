@@ -299,4 +299,5 @@ def _context(run: Run, state: CallState, connection: AsyncConnection | None = No
         idempotency_key=f"{run.state.id}-{state.call.id}",
         state=run.state,
         connection=connection,
+        emit=run.reporter(),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alpineagents.tools.base import Tool, as_tool, tool, toolbox
-from alpineagents.tools.context import ToolContext
+from alpineagents.tools.context import Progress, ToolContext
 from alpineagents.tools.execute import ToolResult, check, execute
 
-__all__ = ["Tool", "ToolContext", "ToolResult", "as_tool", "check", "execute", "tool", "toolbox"]
+__all__ = ["Progress", "Tool", "ToolContext", "ToolResult", "as_tool", "check", "execute", "tool", "toolbox"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -48,6 +49,7 @@ class Tool(Generic[P, R_co]):
         parallel: it may run at the same time as other tools of one turn.
         transaction: its effect and its result are saved together, or neither is.
         needs_approval: a person is asked before each call.
+        timeout: seconds that a call may take; None for any time.
         spec: what a model is told.
         arguments: the parameters, and how a model's arguments become Python values.
         binding: whether the function waits for an object, for a class, or for nothing.
@@ -65,6 +67,7 @@ class Tool(Generic[P, R_co]):
     needs_approval: bool
     binding: Literal["object", "class", "nothing"]
     arguments: Arguments = field(compare=False)
+    timeout: float | None = None
     spec: ToolSpec = field(init=False, compare=False)
     is_async: bool = field(init=False, compare=False)
 
@@ -116,6 +119,7 @@ class Tool(Generic[P, R_co]):
         description: str | None = None,
         needs_approval: bool | None = None,
         parallel: bool | None = None,
+        timeout: float | None = None,
     ) -> Tool[P, R_co]:
         """
         Return the same tool under another name, or with other settings.
@@ -132,7 +136,8 @@ class Tool(Generic[P, R_co]):
             >>> read.copy(name="read_notes", needs_approval=True)
             Tool(read_notes(path), needs_approval=True)
         """
-        wanted = {"name": name, "description": description, "needs_approval": needs_approval, "parallel": parallel}
+        wanted: dict[str, object] = {"name": name, "description": description, "timeout": timeout}
+        wanted |= {"needs_approval": needs_approval, "parallel": parallel}
         changes: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
         if name is not None:
             changes["arguments"] = dataclasses.replace(self.arguments, tool_name=_checked(name, self.function))
@@ -160,6 +165,7 @@ def tool(
     parallel: bool = ...,
     transaction: bool = ...,
     needs_approval: bool = ...,
+    timeout: float | None = ...,
     name: str | None = ...,
     description: str | None = ...,
 ) -> Tool[P2, R]: ...
@@ -173,6 +179,7 @@ def tool(
     parallel: bool = ...,
     transaction: bool = ...,
     needs_approval: bool = ...,
+    timeout: float | None = ...,
     name: str | None = ...,
     description: str | None = ...,
 ) -> _Decorator: ...
@@ -187,6 +194,7 @@ def tool(
     parallel: bool = True,
     transaction: bool = False,
     needs_approval: bool = False,
+    timeout: float | None = None,
     name: str | None = None,
     description: str | None = None,
 ) -> Any:
@@ -205,6 +213,7 @@ def tool(
         parallel: it may run at the same time as other tools.
         transaction: its effect and its result are saved together; for async functions only.
         needs_approval: a person is asked before each call.
+        timeout: seconds that a call may take; then the model is told that it took too long, and the run goes on.
         name: as the model knows it, instead of the function's own.
         description: instead of what the docstring says.
 
@@ -225,7 +234,8 @@ def tool(
     flags = dict(zip(_FLAGS, values, strict=True))
 
     def decorate(decorated: object) -> Tool[..., Any]:
-        return _make(decorated, flags, name, description)
+        made = _make(decorated, flags, name, description)
+        return made if timeout is None else dataclasses.replace(made, timeout=timeout)
 
     return decorate if function is None else decorate(function)
 
@@ -334,6 +344,10 @@ def _checked(name: object, function: Callable[..., Any]) -> str:
 def _refuse_contradictions(made: Tool[Any, Any]) -> None:
     if not isinstance(made.description, str):
         raise ToolDefinitionError(f'the description of tool {made.name!r} is a text: tool(description="Read a file.")')
+    if made.timeout is not None and (type(made.timeout) not in (int, float) or not 0 < made.timeout < math.inf):
+        raise ToolDefinitionError(
+            f"timeout={made.timeout!r} of tool {made.name!r} is not a number of seconds: @tool(timeout=30)"
+        )
     if made.read_only and made.destructive:
         raise ToolDefinitionError(
             f"tool {made.name!r} cannot be both read_only and destructive. Keep one: @tool(destructive=True)"

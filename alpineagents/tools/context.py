@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from alpineagents.errors import ConfigError
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from alpineagents.state import State
+
+
+class Progress(BaseModel):
+    """
+    How far a call has come, as its tool reports it. It is shown and not stored.
+
+    Attributes:
+        call_id: the call.
+        tool_name: its tool.
+        progress: how much is done.
+        total: how much there is to do; None where nobody knows.
+        message: what is being done.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["progress"] = "progress"
+    call_id: str
+    tool_name: str
+    progress: float
+    total: float | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +58,7 @@ class ToolContext:
         connection: for a tool made with `@tool(transaction=True)`, a connection inside the transaction in which the
             result will be committed: what the tool does through it and the result are both kept, or neither. The tool
             leaves commit and rollback to the library, and does not use the store meanwhile. None for other tools.
+        emit: where `report` hands over; None where nobody looks.
 
     Example:
         >>> from alpineagents import State
@@ -52,3 +81,35 @@ class ToolContext:
     idempotency_key: str
     state: State = field(repr=False, compare=False)
     connection: AsyncConnection | None = field(default=None, repr=False, compare=False)
+    emit: Callable[[Progress], None] | None = field(default=None, repr=False, compare=False)
+
+    def report(self, progress: float, total: float | None = None, message: str = "") -> None:
+        """
+        Say how far the call has come, to who reads the stream of the run or its reporter; from any thread.
+
+        Args:
+            progress: how much is done, in whatever unit.
+            total: how much there is to do; None where nobody knows.
+            message: what is being done.
+
+        Raises:
+            ConfigError: these are not numbers and a text.
+        """
+        numbers = (progress, 0 if total is None else total)
+        if not all(isinstance(each, (int, float)) and math.isfinite(each) for each in numbers):
+            raise ConfigError(f"report({progress!r}, {total!r}) is not of two numbers: context.report(3, total=10)")
+        if not isinstance(message, str):
+            raise ConfigError(
+                f"a {type(message).__name__} is no message: context.report(3, total=10, message=str(value))"
+            )
+        if self.emit is not None:
+            total = None if total is None else float(total)
+            self.emit(
+                Progress(
+                    call_id=self.call_id,
+                    tool_name=self.tool_name,
+                    progress=float(progress),
+                    total=total,
+                    message=message,
+                )
+            )

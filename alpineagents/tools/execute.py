@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import logging
 import math
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +31,8 @@ from alpineagents.tools.context import ToolContext
 from alpineagents.tools.mistakes import listed, nearest, shorten, takes
 
 T = TypeVar("T")
+
+log = logging.getLogger("alpineagents")
 
 _MAX_MESSAGE = 2000
 """Characters of an unexpected exception's message that a model is told."""
@@ -109,19 +113,31 @@ async def execute(
         arguments: what `check` gave; without them the call is checked here.
 
     Returns:
-        The result, also of a tool that raises: only cancellation and what is no `Exception` (such as SystemExit) go up.
+        The result, also of a tool that raises or takes longer than its `timeout`: only cancellation and what is no
+        `Exception` (such as SystemExit) go up.
     """
     if arguments is None:
         checked = check(tool, call, (tool.name,))
         if isinstance(checked, ToolResult):
             return checked
         arguments = checked
+    with anyio.move_on_after(tool.timeout):
+        return await _enter(tool, context, arguments)
+    left = "It was stopped, and may have had a part of its effect" if tool.is_async else "It may still be running"
+    return _told(
+        "error",
+        f"{tool.name} took longer than the {tool.timeout:g} seconds that it may take. {left}. "
+        "Check what is there before you decide to repeat it.",
+    )
+
+
+async def _enter(tool: Tool, context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
     places, names = tool.arguments.bind(arguments, context)
     entered = partial(tool.function, *places, **names)
     try:
         if tool.is_async:
             return _returned(tool.name, await entered())
-        settled = await _in_thread(partial(_settle, tool.name, entered))
+        settled = await _watched(tool.name, partial(_settle, tool.name, entered))
         if isinstance(settled, ToolResult):
             return settled
         if isinstance(settled, _Raised):
@@ -137,6 +153,25 @@ async def execute(
             raise
     # Out here, for in there Python would give it the group that holds it as its context: a circle.
     raise going_up
+
+
+async def _watched(tool_name: str, function: Callable[[], T]) -> T:
+    """Run a function in a thread; where that is left behind, say in the log when it has ended after all."""
+    left_behind = threading.Event()
+
+    def watched() -> T:
+        began = time.monotonic()
+        result = function()
+        if left_behind.is_set():
+            seconds = time.monotonic() - began
+            log.warning("tool %s ended after %.1f seconds, when nobody waited any more", tool_name, seconds)
+        return result
+
+    try:
+        return await _in_thread(watched)
+    except BaseException:
+        left_behind.set()
+        raise
 
 
 async def _in_thread(function: Callable[[], T]) -> T:

@@ -15,6 +15,7 @@ from alpineagents import (
     MemoryStore,
     Message,
     ModelReplied,
+    Progress,
     State,
     StateInfo,
     StateKey,
@@ -141,7 +142,7 @@ class Items:
     @property
     def kinds(self) -> list[str]:
         """The kinds of the Events, without deltas."""
-        return [item.kind for item in self.items if not isinstance(item, Delta)]
+        return [item.kind for item in self.items if not isinstance(item, (Delta, Progress))]
 
 
 def kinds(state: State) -> list[str]:

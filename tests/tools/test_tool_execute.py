@@ -482,3 +482,105 @@ async def test_calls_run_side_by_side() -> None:
         group.start_soon(one)
 
     assert results == ["met", "met"]
+
+
+# ------------------------------------------------------------------------------------------------ timeouts
+
+
+@pytest.fixture
+def gate() -> threading.Event:
+    """Holds a thread until it is set."""
+    return threading.Event()
+
+
+async def test_an_async_tool_that_takes_too_long_is_stopped() -> None:
+    """The model is told so, and that a part of its effect may be there."""
+    ended: list[str] = []
+
+    @tool(timeout=0.01)
+    async def slow() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("cleaned up")
+
+    result = await execute(slow, call(), CONTEXT)
+
+    assert (result.outcome, result.error, ended) == ("error", None, ["cleaned up"])
+    assert text(result).startswith("slow took longer than the 0.01 seconds that it may take. It was stopped")
+
+
+async def test_a_sync_tool_that_takes_too_long_is_left_behind(
+    gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its thread cannot be stopped, so the model is told that it may still run, and the log when it has ended."""
+
+    @tool(timeout=0.01)
+    def slow() -> str:
+        gate.wait(20)
+        return "late"
+
+    result = await execute(slow, call(), CONTEXT)
+    assert (result.outcome, result.error) == ("error", None)
+    assert "It may still be running." in text(result)
+    assert caplog.records == []
+    gate.set()
+
+    with anyio.fail_after(20):
+        while not caplog.records:
+            await anyio.sleep(0.001)
+    assert "tool slow ended after" in caplog.records[0].getMessage()
+
+
+async def test_a_tool_that_is_in_time_is_as_without_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    """Sync and async, also where it raises."""
+
+    @tool(timeout=20)
+    def quick() -> str:
+        return "done"
+
+    @tool(timeout=20)
+    async def failing() -> None:
+        raise ToolError("no such file")
+
+    assert text(await execute(quick, call(), CONTEXT)) == "done"
+    assert text(await execute(failing, call(), CONTEXT)) == "no such file"
+    assert caplog.records == []
+
+
+async def test_a_cancellation_is_no_timeout() -> None:
+    """It goes up, and no result is made of it."""
+
+    @tool(timeout=20)
+    async def slow() -> None:
+        await anyio.sleep_forever()
+
+    results: list[ToolResult] = []
+    with anyio.move_on_after(0.01) as scope:
+        results.append(await execute(slow, call(), CONTEXT))
+
+    assert scope.cancelled_caught
+    assert results == []
+
+
+async def test_a_timeout_of_the_tools_own_is_an_error_of_the_tool() -> None:
+    """It is raised out of the run like any other, not told as that of the tool."""
+
+    @tool(timeout=20)
+    async def impatient() -> None:
+        with anyio.fail_after(0.001):
+            await anyio.sleep_forever()
+
+    assert isinstance((await execute(impatient, call(), CONTEXT)).error, TimeoutError)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "1", True, math.inf, math.nan])
+def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
+    """With the line to write."""
+    from alpineagents import ToolDefinitionError
+
+    with pytest.raises(ToolDefinitionError, match=r"@tool\(timeout=30\)"):
+        tool(timeout=timeout)(read_file.function)
+    with pytest.raises(ToolDefinitionError, match=r"@tool\(timeout=30\)"):
+        read_file.copy(timeout=timeout)
+    assert read_file.copy(timeout=3).timeout == 3

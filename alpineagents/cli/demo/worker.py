@@ -23,7 +23,7 @@ from alpineagents.models.base import Delta, Emit, Fallback, Retry
 from alpineagents.runner import Item
 from alpineagents.state import State
 from alpineagents.stores import SQLStore
-from alpineagents.tools import ToolContext
+from alpineagents.tools import Progress, ToolContext
 
 LINE_LENGTH = 400
 PATIENCE_SECONDS = 30.0
@@ -74,7 +74,7 @@ class Watched:
 
     def saved(self, item: Item) -> None:
         """Report an Event that is in the database now."""
-        if isinstance(item, (Delta, Retry, Fallback)):
+        if isinstance(item, (Delta, Retry, Fallback, Progress)):
             return
         line = f"{item.revision:>3}  {item.kind:<15}  {one_line(self._gists.of(item), LINE_LENGTH)}"
         calls = tuple(call.id for call in item.message.tool_calls) if isinstance(item, ModelReplied) else ()
