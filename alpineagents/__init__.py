@@ -74,6 +74,7 @@ from alpineagents.models import (
     Retry,
     resolve_model,
 )
+from alpineagents.results import read_result
 from alpineagents.snapshot import SnapshotDiff, StateSnapshot
 from alpineagents.state import State
 from alpineagents.stopped import (
@@ -182,6 +183,7 @@ __all__ = [
     "default_loop",
     "loop",
     "out_of_time",
+    "read_result",
     "repeating",
     "resolve_model",
     "spent_more_than",

@@ -34,6 +34,7 @@ from alpineagents.messages import Reply, Request, TextBlock, ToolCall
 from alpineagents.models.base import Delta, Emitted, window_of
 from alpineagents.models.tally import Tally
 from alpineagents.repair import Step
+from alpineagents.results import Limited, can_keep, is_readable, keep
 from alpineagents.runner import Run
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
@@ -238,10 +239,12 @@ async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
         tool = agent.tools[state.call.name]
         try:
             if tool.transaction:
-                result = await _make_in_transaction(tool, run, state, args)
+                result = await _make_in_transaction(agent, tool, run, state, args)
             else:
                 result = await execute(tool, state.call, _context(run, state), args)
-                await run.journal.record_all([_finished(state, result)])
+                shown = _limited(agent, tool, result)
+                await keep(agent.store, run.state, shown.whole)
+                await run.journal.record_all([_finished(state, result, shown)])
             if result.error is not None:
                 failures.append(result.error)
         except anyio.get_cancelled_exc_class():
@@ -262,24 +265,33 @@ class _UndoneError(Exception):
     """Rolls back what a tool did whose call has no good result."""
 
 
-async def _make_in_transaction(tool: Tool, run: Run, state: CallState, args: dict[str, object]) -> ToolResult:
+async def _make_in_transaction(
+    agent: Agent, tool: Tool, run: Run, state: CallState, args: dict[str, object]
+) -> ToolResult:
     results: list[ToolResult] = []
 
     async def work(connection: AsyncConnection) -> list[Step]:
         results.append(await execute(tool, state.call, _context(run, state, connection), args))
         if results[0].outcome != "ok":
             raise _UndoneError
-        return [_finished(state, results[0])]
+        return [_finished(state, results[0], _limited(agent, tool, results[0]))]
 
     try:
         await run.journal.transact(work)
     except _UndoneError:
-        await run.journal.record_all([_finished(state, results[0])])
+        await run.journal.record_all([_finished(state, results[0], _limited(agent, tool, results[0]))])
+    # Not before: another connection would wait for the transaction that waits for it.
+    await keep(agent.store, run.state, _limited(agent, tool, results[0]).whole)
     return results[0]
 
 
-def _finished(state: CallState, result: ToolResult) -> Step:
-    return ToolFinished, {"call_id": state.call.id, "outcome": result.outcome, "content": result.content}
+def _limited(agent: Agent, tool: Tool, result: ToolResult) -> Limited:
+    readable = is_readable(list(agent.tools.values()))
+    return Limited(result.content, tool.max_result_bytes, kept=can_keep(agent.store), readable=readable)
+
+
+def _finished(state: CallState, result: ToolResult, shown: Limited) -> Step:
+    return ToolFinished, {"call_id": state.call.id, "outcome": result.outcome, "content": shown.content}
 
 
 def _raise_first(failures: Sequence[BaseException]) -> None:
@@ -299,5 +311,6 @@ def _context(run: Run, state: CallState, connection: AsyncConnection | None = No
         idempotency_key=f"{run.state.id}-{state.call.id}",
         state=run.state,
         connection=connection,
+        store=run.agent.store,
         emit=run.reporter(),
     )

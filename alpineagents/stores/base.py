@@ -206,6 +206,22 @@ class Store:
         """
         return True
 
+    async def write_blob(self, id: str, data: bytes) -> str:
+        """
+        Keep what is too large for an Event, such as the whole of a long result; it goes with the State.
+
+        Returns:
+            Its SHA-256 in hex, to read it by.
+
+        Raises:
+            StateNotFoundError: there is no such State.
+        """
+        raise StoreFeatureError(type(self).__name__, "write_blob")
+
+    async def read_blob(self, id: str, sha256: str) -> bytes | None:
+        """Return what `write_blob` has kept; None if there is no such thing."""
+        raise StoreFeatureError(type(self).__name__, "read_blob")
+
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """
         Open a transaction for a tool's own statements and the append of its result: both are kept, or neither.

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 import anyio.lowlevel
 
@@ -41,6 +42,7 @@ class _Kept:
     run_id: str | None = None
     lease_until: datetime | None = None
     rows: list[EventRow] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def revision(self) -> int:
@@ -139,6 +141,7 @@ class MemoryStore(Store):
                 raise StateExistsError(new.id)
             rows, at = kept.rows[:revision], self._clock()
             fork = replace(kept, parent_id=key.id, rows=rows, updated_at=at, run_id=None, lease_until=None)
+            fork.blobs = dict(kept.blobs)
             if header is not None:
                 fork.first_message, fork.status = header.first_message, header.status or kept.status
                 fork.summary = kept.summary if header.summary is None else ascii_json(header.summary)
@@ -170,6 +173,17 @@ class MemoryStore(Store):
                 return False
             kept.hold(lease)
             return True
+
+    async def write_blob(self, id: str, data: bytes) -> str:
+        await self._enter()
+        name = sha256(data).hexdigest()
+        self._find(self.key(id)).blobs[name] = bytes(data)
+        return name
+
+    async def read_blob(self, id: str, sha256: str) -> bytes | None:
+        await self._enter()
+        kept = self._kept.get(self.key(id))
+        return None if kept is None else kept.blobs.get(sha256)
 
     async def info(self, id: str | StateKey) -> StateInfo:
         await self._enter()

@@ -8,6 +8,7 @@ import pytest
 
 from alpineagents.stores.base import Store
 from alpineagents.testing.rules.appending import AppendRules
+from alpineagents.testing.rules.blobs import BlobRules
 from alpineagents.testing.rules.cancelling import CancelRules
 from alpineagents.testing.rules.forks import ForkRules
 from alpineagents.testing.rules.headers import HeaderRules
@@ -26,6 +27,7 @@ class StoreContract(
     HistoryRules,
     HeaderRules,
     ForkRules,
+    BlobRules,
     NamespaceRules,
     InboxRules,
     WatchRules,

@@ -26,6 +26,9 @@ R_co = TypeVar("R_co", default=Any, covariant=True)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FLAGS = ("read_only", "destructive", "idempotent", "open_world", "parallel", "transaction", "needs_approval")
+MAX_RESULT_BYTES = 100_000
+"""How long a result may be unless a tool says otherwise: some 25,000 tokens."""
+
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
@@ -50,6 +53,7 @@ class Tool(Generic[P, R_co]):
         transaction: its effect and its result are saved together, or neither is.
         needs_approval: a person is asked before each call.
         timeout: seconds that a call may take; None for any time.
+        max_result_bytes: how long a result the model reads as a whole, in UTF-8; None for any length.
         spec: what a model is told.
         arguments: the parameters, and how a model's arguments become Python values.
         binding: whether the function waits for an object, for a class, or for nothing.
@@ -68,6 +72,7 @@ class Tool(Generic[P, R_co]):
     binding: Literal["object", "class", "nothing"]
     arguments: Arguments = field(compare=False)
     timeout: float | None = None
+    max_result_bytes: int | None = MAX_RESULT_BYTES
     spec: ToolSpec = field(init=False, compare=False)
     is_async: bool = field(init=False, compare=False)
 
@@ -166,6 +171,7 @@ def tool(
     transaction: bool = ...,
     needs_approval: bool = ...,
     timeout: float | None = ...,
+    max_result_bytes: int | None = ...,
     name: str | None = ...,
     description: str | None = ...,
 ) -> Tool[P2, R]: ...
@@ -180,6 +186,7 @@ def tool(
     transaction: bool = ...,
     needs_approval: bool = ...,
     timeout: float | None = ...,
+    max_result_bytes: int | None = ...,
     name: str | None = ...,
     description: str | None = ...,
 ) -> _Decorator: ...
@@ -195,6 +202,7 @@ def tool(
     transaction: bool = False,
     needs_approval: bool = False,
     timeout: float | None = None,
+    max_result_bytes: int | None = MAX_RESULT_BYTES,
     name: str | None = None,
     description: str | None = None,
 ) -> Any:
@@ -214,6 +222,8 @@ def tool(
         transaction: its effect and its result are saved together; for async functions only.
         needs_approval: a person is asked before each call.
         timeout: seconds that a call may take; then the model is told that it took too long, and the run goes on.
+        max_result_bytes: how long a result the model reads as a whole; of a longer one it reads the ends, and the whole
+            is kept aside. None for any length.
         name: as the model knows it, instead of the function's own.
         description: instead of what the docstring says.
 
@@ -235,7 +245,7 @@ def tool(
 
     def decorate(decorated: object) -> Tool[..., Any]:
         made = _make(decorated, flags, name, description)
-        return made if timeout is None else dataclasses.replace(made, timeout=timeout)
+        return dataclasses.replace(made, timeout=timeout, max_result_bytes=max_result_bytes)
 
     return decorate if function is None else decorate(function)
 
@@ -347,6 +357,12 @@ def _refuse_contradictions(made: Tool[Any, Any]) -> None:
     if made.timeout is not None and (type(made.timeout) not in (int, float) or not 0 < made.timeout < math.inf):
         raise ToolDefinitionError(
             f"timeout={made.timeout!r} of tool {made.name!r} is not a number of seconds: @tool(timeout=30)"
+        )
+    limit = made.max_result_bytes
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise ToolDefinitionError(
+            f"max_result_bytes={limit!r} of tool {made.name!r} is not a number of bytes: "
+            "@tool(max_result_bytes=100_000)"
         )
     if made.read_only and made.destructive:
         raise ToolDefinitionError(

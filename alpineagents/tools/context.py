@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from alpineagents.state import State
+    from alpineagents.stores.base import Store
 
 
 class Progress(BaseModel):
@@ -58,6 +59,7 @@ class ToolContext:
         connection: for a tool made with `@tool(transaction=True)`, a connection inside the transaction in which the
             result will be committed: what the tool does through it and the result are both kept, or neither. The tool
             leaves commit and rollback to the library, and does not use the store meanwhile. None for other tools.
+        store: where the State is saved; None where it is not.
         emit: where `report` hands over; None where nobody looks.
 
     Example:
@@ -81,6 +83,7 @@ class ToolContext:
     idempotency_key: str
     state: State = field(repr=False, compare=False)
     connection: AsyncConnection | None = field(default=None, repr=False, compare=False)
+    store: Store | None = field(default=None, repr=False, compare=False)
     emit: Callable[[Progress], None] | None = field(default=None, repr=False, compare=False)
 
     def report(self, progress: float, total: float | None = None, message: str = "") -> None:

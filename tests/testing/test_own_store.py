@@ -15,11 +15,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "own-store.md"
 NO_LIST = "DictStore does not override list(): it cannot show which States it holds"
 NO_LIST_OF_A_NAMESPACE = "DictStore does not override list(): it cannot show which States a namespace holds"
 NO_INFO = "DictStore does not override info(): it cannot say which State another was forked from"
+NO_BLOBS = "DictStore does not override write_blob(): of a result that is too long for the model, the rest is lost"
 NO_LEASES = "DictStore keeps no leases: two runs of one State both begin"
 
 LACKS = {
     "a_fork_knows_its_parent": NO_INFO,
     "a_copy_knows_its_parent": NO_INFO,
+    "a_blob_comes_back": NO_BLOBS,
+    "a_blob_is_of_its_state": NO_BLOBS,
+    "a_blob_goes_with_its_state": NO_BLOBS,
+    "a_fork_has_the_blobs": NO_BLOBS,
     "a_fork_of_a_state_that_runs_is_free": NO_LEASES,
     "the_newest_comes_first": NO_LIST,
     "pages_are_complete_and_do_not_overlap": NO_LIST,

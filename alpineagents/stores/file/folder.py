@@ -8,6 +8,7 @@ which can be made from it. A State is deleted the other way round, so it is whol
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -45,6 +46,7 @@ PATIENCE_SECONDS = 20.0
 
 POLL_SECONDS = 0.005
 BLOCK_BYTES = 65_536
+_SHA256 = re.compile("[0-9a-f]{64}")
 _WRITE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
@@ -55,6 +57,7 @@ class Folder:
         self.root, self.key = root, key
         self.path = root / folder_name(key.namespace) / folder_name(key.id)
         self.events, self.info = self.path / "events.jsonl", self.path / "info.json"
+        self.blobs = self.path / "blobs"
 
     # -------------------------------------------------------------------------------------------- reading
 
@@ -185,7 +188,30 @@ class Folder:
         head, lines = found
         rows = read_rows(lines[: head.revision if revision is None else revision], 0, origin.key.id)
         copied = self.append(rows, 0, header or head.header(origin.key), None)
-        return copied if isinstance(copied, int) else None
+        if not isinstance(copied, int):
+            return None
+        for blob in origin.blobs.glob("*"):
+            if _SHA256.fullmatch(blob.name):
+                self.write_blob(blob.name, blob.read_bytes())
+        return copied
+
+    def write_blob(self, name: str, data: bytes) -> bool:
+        """Do what `Store.write_blob` does; tell whether there is such a State."""
+        with self._locked():
+            if self._examine() is None:
+                return False
+            _make_folder(self.blobs)
+            self._replace(self.blobs / name, data)
+            return True
+
+    def read_blob(self, name: str) -> bytes | None:
+        """Do what `Store.read_blob` does."""
+        if not _SHA256.fullmatch(name):
+            return None
+        try:
+            return (self.blobs / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def renew(self, lease: Lease) -> bool | None:
         """Do what `Store.renew` does; None: there is no State."""
@@ -212,6 +238,10 @@ class Folder:
             self.info.unlink(missing_ok=True)
             _sync_folder(self.path)
             self._new_info.unlink(missing_ok=True)
+            for blob in self.blobs.glob("*"):
+                blob.unlink(missing_ok=True)
+            with suppress(OSError):
+                self.blobs.rmdir()
             self.events.unlink(missing_ok=True)
             _sync_folder(self.path)
             # Whoever keeps files of their own in it keeps the folder.
@@ -258,14 +288,18 @@ class Folder:
         return self.path / "info.json.new"
 
     def _keep(self, head: Head) -> None:
-        file = os.open(self._new_info, _WRITE | os.O_TRUNC, 0o600)
+        self._replace(self.info, head_line(head))
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        new = path.with_name(f"{path.name}.new")
+        file = os.open(new, _WRITE | os.O_TRUNC, 0o600)
         try:
-            _write_all(file, head_line(head))
+            _write_all(file, data)
             os.fsync(file)
         finally:
             os.close(file)
-        self._new_info.replace(self.info)
-        _sync_folder(self.path)
+        new.replace(path)
+        _sync_folder(path.parent)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 The file store: States in folders that one can look into, safe for several processes of one machine.
 
     <path>/@default/order-1042/events.jsonl    the history: the truth
+    <path>/@default/order-1042/blobs/<sha256>  results that are too large for an Event
     <path>/@default/order-1042/info.json       the header: for lists, and to append without reading the history
     <path>/tenant-a/order.1/…                  namespace "tenant-a", id "Order": see `format.folder_name`
     <path>/@locks/3fa.lock                     held while one of these is changed: see `folder.LOCKS`
@@ -15,6 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -166,6 +168,16 @@ class FileStore(Store):
         if renewed is None:
             raise StateNotFoundError(key.id)
         return renewed
+
+    async def write_blob(self, id: str, data: bytes) -> str:
+        key, name = self.key(id), sha256(data).hexdigest()
+        if not await self._settled(lambda: self._folder(key).write_blob(name, data)):
+            raise StateNotFoundError(key.id)
+        return name
+
+    async def read_blob(self, id: str, sha256: str) -> bytes | None:
+        key = self.key(id)
+        return await self._call(lambda: self._folder(key).read_blob(sha256))
 
     async def info(self, id: str | StateKey) -> StateInfo:
         key = self.key(id)

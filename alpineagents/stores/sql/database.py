@@ -132,7 +132,11 @@ class Database(abc.ABC):
         self._ready = False
         self._opening = anyio.Lock()
         prefix = f'"{schema}".' if schema else ""
-        self._names = {"states": f"{prefix}agent_states", "events": f"{prefix}agent_events"}
+        self._names = {
+            "states": f"{prefix}agent_states",
+            "events": f"{prefix}agent_events",
+            "blobs": f"{prefix}agent_blobs",
+        }
         self._insert, self._update = self.statement(INSERT_STATE), self.statement(UPDATE_STATE)
         self._found, self._renew = self.statement(FIND_STATE), self.statement(RENEW_LEASE)
 
@@ -265,6 +269,10 @@ class Database(abc.ABC):
         """Move the end of a lease; say whether the run still has it."""
 
     @abc.abstractmethod
+    async def write_blob(self, params: Params) -> bool:
+        """Keep a blob; say whether it is new, and its State there."""
+
+    @abc.abstractmethod
     async def fork(self, fork: Fork) -> int | None:
         """Copy a State; return the revision, None where nothing was copied."""
 
@@ -343,4 +351,17 @@ SELECT e.namespace, CAST(:new_id AS TEXT), e.revision, e.kind, e.version, e.at, 
        e.payload
 FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id
   AND e.revision <= (SELECT revision FROM moved)
+"""
+
+FORK_BLOBS = """
+INSERT INTO {blobs} (namespace, state_id, sha256, media_type, size, data)
+SELECT b.namespace, CAST(:new_id AS TEXT), b.sha256, b.media_type, b.size, b.data
+FROM {blobs} b WHERE b.namespace = :namespace AND b.state_id = :id AND EXISTS (SELECT 1 FROM moved)
+"""
+
+INSERT_BLOB = """
+INSERT INTO {blobs} (namespace, state_id, sha256, media_type, size, data)
+SELECT s.namespace, s.id, CAST(:sha256 AS TEXT), CAST(:media_type AS TEXT), CAST(:size AS BIGINT), :data
+FROM {states} s WHERE s.namespace = :namespace AND s.id = :id
+ON CONFLICT (namespace, state_id, sha256) DO NOTHING
 """

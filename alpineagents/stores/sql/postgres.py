@@ -22,8 +22,10 @@ from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
 from alpineagents.stores.sql.database import (
     ENDED,
+    FORK_BLOBS,
     FORK_EVENTS,
     FORK_STATE,
+    INSERT_BLOB,
     INSERT_STATE,
     UPDATE_STATE,
     Append,
@@ -162,9 +164,18 @@ class PostgresDatabase(Database):
 
         return await self._on_driver(write)
 
+    async def write_blob(self, params: Params) -> bool:
+        insert = self.statement(INSERT_BLOB.replace(":data", "CAST(:data AS BYTEA)"))
+        args = insert.args(params)
+
+        async def write(driver: asyncpg.Connection) -> bool:
+            return _count(await driver.execute(insert.sql, *args)) > 0
+
+        return await self._on_driver(write)
+
     async def fork(self, fork: Fork) -> int | None:
         # One statement sees one moment of the State, however fast a run writes meanwhile.
-        copy = self.statement(f"WITH moved AS ({FORK_STATE} RETURNING revision) {FORK_EVENTS}")
+        copy = self.statement(f"WITH moved AS ({FORK_STATE} RETURNING revision), blobs AS ({FORK_BLOBS}) {FORK_EVENTS}")
         args = copy.args(fork.params())
 
         async def write(driver: asyncpg.Connection) -> int | None:

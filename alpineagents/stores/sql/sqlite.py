@@ -21,7 +21,18 @@ from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import ENDED, FORK_EVENTS, FORK_STATE, Append, Database, Fork, Head, Params
+from alpineagents.stores.sql.database import (
+    ENDED,
+    FORK_BLOBS,
+    FORK_EVENTS,
+    FORK_STATE,
+    INSERT_BLOB,
+    Append,
+    Database,
+    Fork,
+    Head,
+    Params,
+)
 from alpineagents.stores.sql.urls import is_in_memory, sqlite_file
 
 T = TypeVar("T")
@@ -129,6 +140,11 @@ class SQLiteDatabase(Database):
         args = self._renew.args(params)
         return await self._transaction(lambda db: db.execute(self._renew.sql, args).rowcount > 0)
 
+    async def write_blob(self, params: Params) -> bool:
+        insert = self.statement(INSERT_BLOB)
+        args = insert.args(params)
+        return await self._transaction(lambda db: db.execute(insert.sql, args).rowcount > 0)
+
     async def fork(self, fork: Fork) -> int | None:
         params = fork.params()
         params["follows"] = fork.header and fork.header.follows and _to_text(fork.header.follows)
@@ -137,9 +153,12 @@ class SQLiteDatabase(Database):
         made = "SELECT revision FROM {states} WHERE namespace = :namespace AND id = :new_id"
         events = self.statement(f"WITH moved AS ({made}) {FORK_EVENTS}")
 
+        blobs = self.statement(f"WITH moved AS ({made}) {FORK_BLOBS}")
+
         def copy(db: sqlite3.Connection) -> int | None:
             if not db.execute(state.sql, state.args(params)).rowcount:
                 return None
+            db.execute(blobs.sql, blobs.args(params))
             db.execute(events.sql, events.args(params))
             # The driver does not count what a statement WITH others has inserted.
             copied: int = db.execute("SELECT changes()").fetchone()[0]

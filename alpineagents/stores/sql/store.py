@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -200,6 +201,20 @@ class SQLStore(Store):
     async def renew(self, key: str | StateKey, lease: Lease) -> bool:
         params = {**self.key(key)._asdict(), "run_id": lease.run_id, "seconds": float(lease.seconds)}
         return await self._call(lambda database: database.renew(params))
+
+    async def write_blob(self, id: str, data: bytes) -> str:
+        key, name = self.key(id), sha256(data).hexdigest()
+        params = {**key._asdict(), "sha256": name, "media_type": "text/plain", "size": len(data), "data": data}
+        if not await self._call(lambda database: database.write_blob(params)):
+            # It is there already, or its State is not.
+            await self.info(key)
+        return name
+
+    async def read_blob(self, id: str, sha256: str) -> bytes | None:
+        key, blobs = self.key(id), self._databases.tables.blobs
+        of_state = (blobs.c.namespace == key.namespace, blobs.c.state_id == key.id, blobs.c.sha256 == sha256)
+        rows = await self._call(lambda database: database.rows(select(blobs.c.data).where(*of_state)))
+        return bytes(rows[0].data) if rows else None
 
     async def info(self, id: str | StateKey) -> StateInfo:
         key = self.key(id)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import ClassVar
 
 import pytest
-from broken import forks, headers, leases, reading, writing
+from broken import blobs, forks, headers, leases, reading, writing
 from broken.base import Broken
 
 from alpineagents import Store
@@ -29,7 +29,7 @@ class BrokenContract(StoreContract):
         return "asyncio"
 
 
-for _module in (forks, headers, leases, reading, writing):
+for _module in (blobs, forks, headers, leases, reading, writing):
     for _name, _backend in vars(_module).copy().items():
         if isinstance(_backend, type) and issubclass(_backend, Broken) and _backend is not Broken:
             _members = {"backend": _backend, "__module__": __name__}
