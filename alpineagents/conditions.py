@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Hashable
-from datetime import UTC, datetime
 
+from alpineagents import clock
 from alpineagents.errors import ConfigError
 from alpineagents.events import RunStarted
 from alpineagents.state import CLEARED, State
@@ -76,7 +76,7 @@ def out_of_time(seconds: float) -> Condition:
     def out_of_time(state: State) -> bool:
         for event in reversed(state.history):
             if isinstance(event, RunStarted):
-                return (datetime.now(UTC) - event.at).total_seconds() > limit
+                return (clock.now() - event.at).total_seconds() > limit
         return False
 
     return out_of_time

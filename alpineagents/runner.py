@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import uuid
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
@@ -23,6 +22,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from alpineagents import clock
 from alpineagents.errors import (
     AlpineAgentsError,
     ResumeWarning,
@@ -87,7 +87,7 @@ class Run:
     """
 
     def __init__(self, agent: Agent, state: State, emit: Emit) -> None:
-        self.id = uuid.uuid4().hex
+        self.id = clock.new_id()
         self.agent, self.state, self.emit = agent, state, emit
         self.journal = Journal(state, agent.store, run_id=self.id, lease=agent.lease, saved=self._saved)
         self._scope = anyio.CancelScope()

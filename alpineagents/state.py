@@ -14,12 +14,12 @@ import re
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from pydantic import JsonValue
 
-from alpineagents import patch
+from alpineagents import clock, patch
 from alpineagents.edit import Edit
 from alpineagents.errors import ConfigError, EventOrderError, StateConflictError, StateIdError
 from alpineagents.events import AgentInfo, ContextChanged, DataChanged, Event, Finished, MessageAdded
@@ -95,7 +95,7 @@ class State:
         messages: Iterable[Message] = (),
         extra_data: dict[str, JsonValue] | None = None,
     ) -> None:
-        self._id = uuid.uuid4().hex if id is None else check_id(id)
+        self._id = clock.new_id() if id is None else check_id(id)
         self._namespace = check_namespace(namespace)
         self._history: FrozenList[Event] = FrozenList()
         self._value = self._saved_value = StateSnapshot()
@@ -339,7 +339,7 @@ class State:
             EventOrderError: it cannot follow.
         """
         with self._writing:
-            event = kind(revision=self.revision + 1, at=datetime.now(UTC), run_id=self.run_id, **fields)
+            event = kind(revision=self.revision + 1, at=clock.now(), run_id=self.run_id, **fields)
             self._value = apply(self._value, event, state_id=self._id)
             self._unsaved_values[event.revision] = self._value
             self._history = self._history.adding(event)

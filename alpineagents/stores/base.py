@@ -14,12 +14,12 @@ import copy
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, get_args
 
 import anyio.lowlevel
 
+from alpineagents import clock
 from alpineagents.errors import (
     ConfigError,
     EventOrderError,
@@ -468,7 +468,7 @@ class Store:
         append_id = uuid.uuid4().hex
         while True:
             info = await self.info(key)
-            event = kind(revision=info.revision + 1, at=datetime.now(UTC), **fields)
+            event = kind(revision=info.revision + 1, at=clock.now(), **fields)
             words = event.message.text[:FIRST_MESSAGE_LENGTH] if isinstance(event, MessageAdded) else ""
             header = StateHeader(
                 status=None if info.status == "unknown" else header_status(info.status, event),

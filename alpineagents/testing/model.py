@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import inspect
 import re
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio.lowlevel
 
+from alpineagents import clock
 from alpineagents.context import tokens_of
 from alpineagents.errors import ConfigError
 from alpineagents.messages import Message, RawBlock, Reply, Request, TextBlock, ToolCall
@@ -35,7 +35,7 @@ def tool_call(name: str, /, **args: Any) -> ToolCall:
         >>> tool_call("add", a=1, b=2).args
         {'a': 1, 'b': 2}
     """
-    return ToolCall(id=f"call_{uuid.uuid4().hex[:12]}", name=name, args={k: storable(v, k) for k, v in args.items()})
+    return ToolCall(id=f"call_{clock.new_id()[:12]}", name=name, args={k: storable(v, k) for k, v in args.items()})
 
 
 class FakeModel:
@@ -105,9 +105,7 @@ class FakeModel:
         if isinstance(item, BaseException):
             raise item
         reply = item if isinstance(item, Reply) else self._reply(item, request)
-        if emit is not None:
-            for part in re.findall(r"\s*\S+\s*$|\s*\S+", reply.message.text):
-                emit(Delta(text=part))
+        show(reply, emit)
         return reply
 
     def _reply(self, item: Block | Sequence[Block], request: Request) -> Reply:
@@ -128,3 +126,10 @@ class FakeModel:
 
     def __repr__(self) -> str:
         return f"<FakeModel {self.name!r} requests={len(self.requests)} remaining={self.remaining}>"
+
+
+def show(reply: Reply, emit: Emit | None) -> None:
+    """Hand over the text of a reply word by word, as one that arrives does."""
+    if emit is not None:
+        for part in re.findall(r"\s*\S+\s*$|\s*\S+", reply.message.text):
+            emit(Delta(text=part))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from alpineagents import (
     tool,
     waiting_for_user,
 )
-from alpineagents.testing import FakeModel, tool_call
+from alpineagents.testing import FakeModel, frozen, tool_call
 from tests.agent.parts import check_closed
 
 counter = itertools.count()
@@ -79,31 +78,20 @@ async def test_a_price_that_is_not_known_cannot_limit_what_is_spent() -> None:
     assert len(model.requests) == 1
 
 
-async def test_a_run_stops_when_its_time_is_over(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_stops_when_its_time_is_over(store: Store) -> None:
     """Counted from its own begin; another run has as long again."""
-    from alpineagents import conditions
+    with frozen() as clock:
 
-    real, ahead = conditions.datetime, timedelta()
+        def slow(request: Any) -> Any:
+            clock.advance(40)
+            return tool_call("look")
 
-    class Clock(real):  # type: ignore[misc, valid-type]
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return real.now(tz) + ahead
+        model = FakeModel(slow)
+        agent = Agent(model, tools=[look], loop=until(out_of_time(60)), store=store)
 
-    monkeypatch.setattr(conditions, "datetime", Clock)
-
-    def slow(request: Any) -> Any:
-        nonlocal ahead
-        ahead += timedelta(seconds=40)
-        return tool_call("look")
-
-    model = FakeModel(slow)
-    agent = Agent(model, tools=[look], loop=until(out_of_time(60)), store=store)
-    await agent.run("Go", id="s")
-    assert len(model.requests) == 2
-    ahead = timedelta()
-
-    await agent.resume("s")
+        await agent.run("Go", id="s")
+        assert len(model.requests) == 2
+        await agent.resume("s")
 
     assert len(model.requests) == 4
     assert (await store.info("s")).stopped == StoppedByUntil(name="out_of_time")
