@@ -1,9 +1,12 @@
 """Agents whose every step is a row in a SQL table: what was acknowledged is never lost, and any process goes on."""
 
 from alpineagents.agent import Agent, Reporter, RunStream
+from alpineagents.approvals import PendingApproval
 from alpineagents.conditions import out_of_time, repeating, spent_more_than, waiting_for_user
 from alpineagents.errors import (
     AlpineAgentsError,
+    AlreadyDecidedError,
+    ApprovalError,
     AuthError,
     ConfigError,
     ContextTooLongError,
@@ -50,6 +53,7 @@ from alpineagents.events import (
     ToolFinished,
     ToolStarted,
 )
+from alpineagents.human import Human
 from alpineagents.loop import Loop, compact_if_full, default_loop, loop
 from alpineagents.messages import (
     Image,
@@ -74,6 +78,7 @@ from alpineagents.models import (
     Retry,
     resolve_model,
 )
+from alpineagents.permissions import Allow, Ask, Deny, ToolRequest
 from alpineagents.results import read_result
 from alpineagents.snapshot import SnapshotDiff, StateSnapshot
 from alpineagents.state import State
@@ -91,6 +96,14 @@ from alpineagents.tools import Progress, Tool, ToolContext, tool
 from alpineagents.usage import Price, Usage
 
 __all__ = [
+    "ToolRequest",
+    "Deny",
+    "Ask",
+    "Allow",
+    "Human",
+    "PendingApproval",
+    "ApprovalError",
+    "AlreadyDecidedError",
     "Agent",
     "AlpineAgentsError",
     "Anthropic",

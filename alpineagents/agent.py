@@ -21,11 +21,14 @@ from alpineagents.answers import ask_beside, shape_answer
 from alpineagents.context import measured, split, tokens_of
 from alpineagents.errors import ConfigError
 from alpineagents.events import AgentInfo
+from alpineagents.human import Human
+from alpineagents.human import ask as ask_person
 from alpineagents.loop import Loop, default_loop
 from alpineagents.messages import Message, Reply
 from alpineagents.models import resolve_model
 from alpineagents.models.base import Model, window_of
 from alpineagents.output import Shape
+from alpineagents.permissions import Permissions, Rule
 from alpineagents.repair import OnUnknown
 from alpineagents.runner import Item, Run, current, repeat, waiting_for_approval
 from alpineagents.state import State, check_id
@@ -52,7 +55,10 @@ class Agent:
         system: the system prompt.
         tools: functions made with `@tool`, or plain functions with type hints.
         loop: what one turn is and when to stop.
+        permissions: a rule or several that decide about each call, see `alpineagents.permissions`; with None each call
+            is made, after an approval where its tool says `needs_approval`.
         store: where States are saved as they run; None keeps them in memory.
+        human: a person at hand, asked while the run goes on; with None a call that needs an approval ends the run.
         output: what the answer is to be: a pydantic model or another type. A model that misses it is told what was
             wrong, three times at most. The run gives back a value of the type, and the State keeps it as JSON.
         reporter: called with each item of each run, as `stream` gives them.
@@ -81,7 +87,9 @@ class Agent:
         system: str | None = None,
         tools: Iterable[Tool | Callable[..., Any]] = (),
         loop: Loop = default_loop,
+        permissions: Rule | Iterable[Rule] | None = None,
         store: Store | None = None,
+        human: Human | None = None,
         reporter: Reporter | None = None,
         output: type[Any] | None = None,
         name: str | None = None,
@@ -94,6 +102,8 @@ class Agent:
             raise ConfigError(f'store={store!r:.80} is not a Store: Agent(model, store=SQLStore("agents.db"))')
         if not isinstance(system, (str, NoneType)) or not isinstance(name, (str, NoneType)):
             raise ConfigError('system and name are texts: Agent(model, system="Be brief.", name="guide")')
+        if human is not None and not isinstance(human, Human):
+            raise ConfigError(f"human={human!r:.80} is no Human: an object with a `name`, `approve` and `ask`")
         if reporter is not None and not callable(reporter):
             raise ConfigError("reporter is a function of each item: Agent(model, reporter=print)")
         if on_unknown not in get_args(OnUnknown):
@@ -112,6 +122,8 @@ class Agent:
                     'Agent(model, tools=[…], store=SQLStore("agents.db"))'
                 )
         self.loop = loop
+        self.permissions = None if permissions is None else Permissions(permissions)
+        self.human = human
         self.store = store
         self.reporter = reporter
         self.output = output
@@ -139,6 +151,8 @@ class Agent:
             "system": self.system,
             "tools": tuple(self.tools.values()),
             "loop": self.loop,
+            "permissions": None if self.permissions is None else self.permissions.rules,
+            "human": self.human,
             "store": self.store,
             "reporter": self.reporter,
             "output": self.output,
@@ -158,7 +172,8 @@ class Agent:
             name: hashlib.sha256(tool.spec.model_dump_json().encode()).hexdigest()[:16]
             for name, tool in self.tools.items()
         }
-        return AgentInfo(name=self.name, model=self.model.name, system=self.system, tools=digests)
+        rules = None if self.permissions is None else self.permissions.digest
+        return AgentInfo(name=self.name, model=self.model.name, system=self.system, tools=digests, permissions=rules)
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
@@ -350,7 +365,7 @@ class Agent:
 
         async def body(run: Run) -> Stopped:
             await make_calls(self, run)
-            return waiting_for_approval(state) or StoppedByUntil(name="use_tools")
+            return run.stopped or waiting_for_approval(state) or StoppedByUntil(name="use_tools")
 
         await self._within(state, body)
 
@@ -421,6 +436,28 @@ class Agent:
 
         await self._within(state, body)
         return ends[-1]
+
+    async def ask_human(self, state: State, question: str) -> JsonValue:
+        """
+        Ask the person at hand; question and answer are saved, and stay out of the context.
+
+        Raises:
+            ConfigError: the Agent has no `human`, or the question is empty.
+
+        Example:
+            >>> from alpineagents.testing import FakeHuman, FakeModel
+            >>> agent = Agent(FakeModel([]), human=FakeHuman(answers=["the upper hut"]))
+            >>> anyio.run(agent.ask_human, State(), "Which hut?")
+            'the upper hut'
+        """
+        answers: list[JsonValue] = []
+
+        async def body(run: Run) -> Stopped:
+            answers.append(await ask_person(self, run, question))
+            return StoppedByUntil(name="ask_human")
+
+        await self._within(state, body)
+        return answers[0]
 
     async def _within(self, state: State, body: Callable[[Run], Any]) -> None:
         run = current(state)

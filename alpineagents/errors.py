@@ -12,6 +12,8 @@ Every error and warning of the library, sorted by what the caller can do about i
     │   ├── StateExistsError        a new State whose id is taken
     │   ├── StateConflictError      the State moved on since it was loaded: load it again
     │   ├── StateBusyError          another run owns the State: wait, or post a message
+    │   ├── ApprovalError           a call that cannot be decided on: it does not wait, or no longer
+    │   │   └── AlreadyDecidedError somebody decided before
     │   ├── EventOrderError         an Event that cannot follow the ones before it
     │   └── StateDamagedError       what is stored cannot be read back
     │       └── EventFormatError    it was written by a newer release
@@ -167,6 +169,33 @@ class StateBusyError(StateError):
             f"State {state_id!r} is being run{by}. Wait until that run has ended, or hand it a message: "
             f'await store.post({state_id!r}, Message.user("…"))',
         )
+
+
+class ApprovalError(StateError):
+    """
+    A call cannot be approved or denied; nothing was written.
+
+    Attributes:
+        call_id: the call.
+    """
+
+    def __init__(self, state_id: str, call_id: str, reason: str) -> None:
+        self.call_id = call_id
+        super().__init__(state_id, f"the call {call_id!r} of State {state_id!r} cannot be decided on: {reason}")
+
+
+class AlreadyDecidedError(ApprovalError):
+    """
+    Somebody decided on the call before, and the first decision counts.
+
+    Attributes:
+        approved: how they decided.
+        by: who.
+    """
+
+    def __init__(self, state_id: str, call_id: str, *, approved: bool, by: str) -> None:
+        self.approved, self.by = approved, by
+        super().__init__(state_id, call_id, f"{by!r} has {'approved' if approved else 'denied'} it already")
 
 
 class EventOrderError(StateError):
@@ -328,8 +357,9 @@ class ResumeWarning(UserWarning):
     Made an error, it stops the run before anything is done: `warnings.simplefilter("error", ResumeWarning)`.
 
     Attributes:
-        changes: for each setting that differs (`name`, `model`, `system`, `tools`), what it was and what it is. Tools
-            are a digest by name, so that one added, one removed and one with another schema can be told apart.
+        changes: for each setting that differs (`name`, `model`, `system`, `tools`, `permissions`), what it was and what
+            it is. Tools are a digest by name, so that one added, one removed and one with another schema can be told
+            apart; permissions are a digest of the rules.
     """
 
     def __init__(self, state_id: str, changes: dict[str, tuple[object, object]]) -> None:
@@ -344,7 +374,7 @@ class ResumeWarning(UserWarning):
 def _said(name: str, pair: tuple[object, object]) -> str:
     before, now = pair
     if not isinstance(before, dict) or not isinstance(now, dict):
-        return name if name == "system" else f"{name} ({before!r} before, {now!r} now)"
+        return name if name in ("system", "permissions") else f"{name} ({before!r} before, {now!r} now)"
     added, removed = sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys())
     changed = sorted(tool for tool in now.keys() & before.keys() if now[tool] != before[tool])
     groups = (("added", added), ("removed", removed), ("changed", changed))

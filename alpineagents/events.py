@@ -17,7 +17,12 @@ from alpineagents.messages import Image, Message, Outcome, TextBlock
 from alpineagents.patch import PatchOp
 from alpineagents.stopped import Stopped
 from alpineagents.usage import Usage
-from alpineagents.values import Json, Text
+from alpineagents.values import Json, JsonObject, Text
+
+
+def _is_default(value: object) -> bool:
+    # A field that a later release brought is not written where it says nothing, so older rows keep their bytes.
+    return value is None or value == ""
 
 
 class _Fact(BaseModel):
@@ -33,12 +38,14 @@ class AgentInfo(_Fact):
         model: name of its model.
         system: its system prompt.
         tools: for each tool, a digest of what the model is told of it.
+        permissions: a digest of its rules; None where it has none.
     """
 
     name: str | None = None
     model: str
     system: Text | None = None
     tools: dict[str, str] = Field(default_factory=dict)
+    permissions: str | None = Field(default=None, exclude_if=_is_default)
 
 
 class _Event(_Fact):
@@ -143,6 +150,8 @@ class ApprovalRequested(_Event):
         digest: SHA-256 of the tool's name and the arguments; a decision counts for these only.
         question: what the person is asked.
         expires_at: when the request counts as denied.
+        signature: SHA-256 of the tool's name and its parameters, which the digest is made with; "" where the release
+            that wrote it did not say.
     """
 
     kind: Literal["approval_requested"] = "approval_requested"
@@ -150,16 +159,20 @@ class ApprovalRequested(_Event):
     digest: str
     question: Text = ""
     expires_at: AwareDatetime | None = None
+    signature: str = Field(default="", exclude_if=_is_default)
 
 
 class ApprovalDecided(_Event):
     """
-    A person decided on a call.
+    A person decided on a call, or a rule did.
 
     Attributes:
-        digest: that of the request which the person saw; "" where it is not known.
+        digest: that of the request which the person saw, or with `args` that of the call as they changed it; "" where
+            it is not known.
         by: who.
         note: why, in their words.
+        args: the arguments that the tool gets instead of the model's; None leaves them as they are.
+        always: `"state"` allows every later call of this tool in this State as well.
     """
 
     kind: Literal["approval_decided"] = "approval_decided"
@@ -168,6 +181,8 @@ class ApprovalDecided(_Event):
     approved: bool
     by: Text
     note: Text = ""
+    args: JsonObject | None = Field(default=None, exclude_if=_is_default)
+    always: Literal["", "state"] = Field(default="", exclude_if=_is_default)
 
 
 class Asked(_Event):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from alpineagents import patch
+from alpineagents.digests import digest_of
 from alpineagents.errors import EventOrderError
 from alpineagents.events import (
     ApprovalDecided,
@@ -246,18 +247,46 @@ def _tool_finished(draft: _Draft, event: ToolFinished) -> None:
 def _approval_requested(draft: _Draft, event: ApprovalRequested) -> None:
     _within_run(draft, event)
     state = _open_call(draft, event.call_id)
-    if state.approval is not None:
-        raise _RefusedError(f"the call {event.call_id!r} waits for a decision or has one")
-    draft.calls[event.call_id] = dataclasses.replace(state, approval="requested")
+    if state.approval not in (None, "approved"):
+        raise _RefusedError(f"the call {event.call_id!r} waits for a decision or was denied")
+    # Behind an approval, it takes that back: what was approved is not what would be called now.
+    draft.calls[event.call_id] = dataclasses.replace(state, approval="requested", request=event, decision=None)
 
 
 def _approval_decided(draft: _Draft, event: ApprovalDecided) -> None:
     state = draft.calls.get(event.call_id)
-    if state is None or state.approval != "requested" or state.result is not None:
+    if state is None or state.result is not None or not _may_decide(draft, state, event):
         return
+    call = state.call
+    if event.approved and event.args is not None:
+        call = call.model_copy(update={"args": event.args})
+    if event.approved and event.always and state.request is not None:
+        draft.always_allowed |= {state.request.signature}
     draft.calls[event.call_id] = dataclasses.replace(
-        state, approval="approved" if event.approved else "denied", decided_by=event.by, note=event.note
+        state,
+        call=call,
+        approval="approved" if event.approved else "denied",
+        decided_by=event.by,
+        note=event.note,
+        decision=event,
     )
+    if draft.status == "waiting" and not any(call.waits for call in draft.calls.values()):
+        draft.status = "ready"
+
+
+def _may_decide(draft: _Draft, state: CallState, event: ApprovalDecided) -> bool:
+    """
+    Tell whether a decision counts: it answers a request and names what was asked, or is one of the run itself.
+
+    One without a digest, as earlier releases wrote them, counts as it did; the run that makes the call checks it.
+    """
+    if not state.waits:
+        return state.approval is None and event.run_id is not None and event.run_id == draft.run_id
+    if not event.digest:
+        return event.args is None and not event.always
+    assert state.request is not None
+    shown = state.request.digest if event.args is None else digest_of(state.request.signature, event.args)
+    return event.digest == shown
 
 
 def _asked(draft: _Draft, event: Asked) -> None:
@@ -324,7 +353,7 @@ def _run_stopped(draft: _Draft, event: RunStopped) -> None:
     draft.stopped = event.stopped
     draft.status = _status_of(event.stopped)
     answerable = draft.status == "stopped" and not draft.open_calls and draft.messages and draft.messages[-1].is_plain
-    decided = draft.status == "waiting" and all(call.approval != "requested" for call in draft.calls.values())
+    decided = draft.status == "waiting" and not any(call.waits for call in draft.calls.values())
     if answerable or decided:
         # What came in with this very append waits for the next run, not for a person.
         draft.status = "ready"

@@ -8,10 +8,12 @@ not, so it says what it knows: a call that was never started certainly did not r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from alpineagents.digests import digest_of, signature_of
 from alpineagents.events import ApprovalRequested, Event, ModelFailed, RunStopped, ToolFinished
-from alpineagents.messages import TextBlock, ToolCall
+from alpineagents.messages import TextBlock, ToolCall, ToolSpec
 from alpineagents.snapshot import CallState, StateSnapshot
 from alpineagents.stopped import Stopped
 from alpineagents.usage import Usage
@@ -35,7 +37,7 @@ CANCELLED = "This call was not run, because {reason}."
 
 
 class Safety(Protocol):
-    """What of a tool decides whether a call in doubt may run again."""
+    """What of a tool decides whether a call in doubt may run again, and what a person is asked about."""
 
     @property
     def read_only(self) -> bool: ...
@@ -43,6 +45,8 @@ class Safety(Protocol):
     def idempotent(self) -> bool: ...
     @property
     def transaction(self) -> bool: ...
+    @property
+    def spec(self) -> ToolSpec: ...
 
 
 def may_run_again(tool: Safety | None) -> bool:
@@ -77,7 +81,15 @@ def repairs(
             yield ToolFinished, _result(state.call, "unknown", UNKNOWN)
         elif on_unknown == "ask":
             question = f"It is unknown whether {state.call.name} ran before the process ended. Run it (again)?"
-            yield ApprovalRequested, {"call_id": state.call.id, "digest": "", "question": question}
+            yield asking(state.call, tools.get(state.call.name), question)
+
+
+def asking(call: ToolCall, tool: Safety | None, question: str, *, expires_at: datetime | None = None) -> Step:
+    """Return the question whether a call is to be made, bound to its tool and its arguments."""
+    signature = "" if tool is None else signature_of(tool.spec)
+    digest = digest_of(signature, call.args)
+    bound = {"call_id": call.id, "digest": digest, "signature": signature}
+    return ApprovalRequested, {**bound, "question": question, "expires_at": expires_at}
 
 
 def closing(value: StateSnapshot, stopped: Stopped, reason: str) -> Iterator[Step]:
@@ -90,10 +102,15 @@ def closing(value: StateSnapshot, stopped: Stopped, reason: str) -> Iterator[Ste
     """
     if value.requesting:
         yield ModelFailed, {"outcome": "cancelled", "message": reason}
+    yield from closing_calls(value, reason)
+    yield RunStopped, {"stopped": stopped}
+
+
+def closing_calls(value: StateSnapshot, reason: str) -> Iterator[Step]:
+    """Return the results of the calls that have none and get none."""
     for state in value.calls.values():
         if state.result is None:
             yield ToolFinished, _closed(state, reason)
-    yield RunStopped, {"stopped": stopped}
 
 
 def _closed(state: CallState, reason: str) -> dict[str, Any]:

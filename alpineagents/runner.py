@@ -31,7 +31,7 @@ from alpineagents.errors import (
     StateNotFoundError,
     said,
 )
-from alpineagents.events import Event, RunStarted
+from alpineagents.events import ApprovalDecided, Event, RunStarted, RunStopped
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
 from alpineagents.models.base import Emitted
@@ -44,6 +44,7 @@ from alpineagents.stopped import (
     StoppedByError,
     StoppedByFinish,
     StoppedByLimit,
+    StoppedByPermission,
     StoppedByUntil,
     WaitingForApproval,
 )
@@ -94,6 +95,11 @@ class Run:
         self._beating = anyio.CancelScope()
         self._lost: StateConflictError | StateNotFoundError | None = None
         self.turns, self.looping = Turns(), False
+        # A rule or a person has ended the run; it stops after its turn.
+        self.stopped: Stopped | None = None
+        # The call that the person at hand is being asked about; cancelling the scope takes the question back.
+        self.asking: tuple[str, anyio.CancelScope] | None = None
+        self.leaves_waiting = False
 
     async def execute(self, body: Callable[[Run], Awaitable[Stopped]], *, again: bool = False) -> None:
         """
@@ -184,18 +190,21 @@ class Run:
                 await settled(self._close_cancelled)
             else:
                 failed = StoppedByError(error=name, message=said(error))
-                steps = closing(self.state.snapshot(), failed, f"the run failed with {name}")
-                await settled(lambda: self._close(steps))
+                await settled(lambda: self._close(failed, f"the run failed with {name}"))
             return error
 
     async def _close_cancelled(self) -> None:
         by = self.state.snapshot().cancelled_by
         reason = "the run was cancelled" if by is None else f"{by or 'someone'} asked the run to stop"
-        await self._close(closing(self.state.snapshot(), StoppedByCancel(by=by or ""), reason))
+        await self._close(StoppedByCancel(by=by or ""), reason)
 
-    async def _close(self, steps: Iterable[Step]) -> None:
+    async def _close(self, stopped: Stopped, reason: str) -> None:
         if self._lost is not None or self.journal.lost is not None or self.state.snapshot().run_id != self.id:
             return
+        steps: Iterable[Step] = closing(self.state.snapshot(), stopped, reason)
+        if self.leaves_waiting and (waiting := waiting_for_approval(self.state)):
+            # Ended while a person was asked, with no tool under way: the question stays, for whoever goes on.
+            steps = [(RunStopped, {"stopped": waiting})]
         try:
             await self.journal.record_all(steps)
         except AlpineAgentsError as error:
@@ -230,6 +239,8 @@ class Run:
         self.emit(event)
         if event.kind == "cancel_requested":
             self._obey_cancel_request()
+        if isinstance(event, ApprovalDecided) and self.asking is not None and self.asking[0] == event.call_id:
+            self.asking[1].cancel()
 
 
 def _outside() -> int:
@@ -243,7 +254,8 @@ def _outside() -> int:
 
 class MustStopError(BaseException):
     """
-    Ends the turns of all loops around the one that met it; no loop may go on before a person has decided.
+    Ends the turns of all loops around the one that met it; no loop may go on that a rule has ended, or before a
+    person has decided.
 
     It is no Exception, so that what a loop of the user's catches does not hold it up.
     """
@@ -264,24 +276,25 @@ async def repeat(loop: Loop, run: Run, agent: Agent | None = None) -> Stopped:
     """
     agent = agent or run.agent
     if run.looping:
-        stopped = await _take_turns(loop, agent, run.state, Turns())
-        if isinstance(stopped, WaitingForApproval):
+        stopped = await _take_turns(loop, agent, run, Turns())
+        if isinstance(stopped, (WaitingForApproval, StoppedByPermission)):
             raise MustStopError(stopped)
         return stopped
     run.looping = True
     try:
-        return await _take_turns(loop, agent, run.state, run.turns)
+        return await _take_turns(loop, agent, run, run.turns)
     except MustStopError as must:
         return must.stopped
     finally:
         run.looping = False
 
 
-async def _take_turns(loop: Loop, agent: Agent, state: State, turns: Turns) -> Stopped:
+async def _take_turns(loop: Loop, agent: Agent, run: Run, turns: Turns) -> Stopped:
+    state = run.state
     if state.pending_calls:
         await agent.use_tools(state)
     while True:
-        if stopped := await _stopped(loop, state):
+        if stopped := run.stopped or await _stopped(loop, state):
             return stopped
         if turns.taken == loop.limit:
             return StoppedByLimit(turns=loop.limit)
@@ -291,8 +304,7 @@ async def _take_turns(loop: Loop, agent: Agent, state: State, turns: Turns) -> S
 
 def waiting_for_approval(state: State) -> WaitingForApproval | None:
     """Return that the State waits for a person, if it does."""
-    calls = state.snapshot().calls.values()
-    waiting = tuple(call.call.id for call in calls if call.approval == "requested" and call.result is None)
+    waiting = tuple(call.call.id for call in state.snapshot().calls.values() if call.waits)
     return WaitingForApproval(call_ids=waiting) if waiting else None
 
 

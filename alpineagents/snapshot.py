@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from alpineagents.events import AgentInfo
+from alpineagents.events import AgentInfo, ApprovalDecided, ApprovalRequested
 from alpineagents.frozen import FrozenList, FrozenSet
 from alpineagents.messages import Message, ToolCall, ToolResultBlock
 from alpineagents.patch import PatchOp, diff
@@ -32,9 +32,11 @@ class CallState:
     A call of the open turn.
 
     Attributes:
+        call: what the model asked for; with other arguments where the decision changed them.
         starts: how often it was started.
         approval: `requested`, `approved` or `denied`; None where nobody asked.
         decided_by: who decided, and `note` what they said.
+        request: what a person was asked last, and `decision` what was decided on the call.
         result: None while it is open.
     """
 
@@ -44,6 +46,13 @@ class CallState:
     decided_by: str = ""
     note: str = ""
     result: ToolResultBlock | None = None
+    request: ApprovalRequested | None = None
+    decision: ApprovalDecided | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person has been asked and has not decided."""
+        return self.approval == "requested" and self.result is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ class StateSnapshot:
         run_id: the run that goes on, or died.
         agent: the Agent of the last run.
         cancelled_by: who asked the run that goes on to stop; None if nobody did.
+        always_allowed: the signatures of tools whose calls need no further approval here.
     """
 
     revision: int = 0
@@ -97,6 +107,7 @@ class StateSnapshot:
     agent: AgentInfo | None = None
     cancelled_by: str | None = None
     first_message: str = ""
+    always_allowed: frozenset[str] = frozenset()
     _data: dict[str, JsonValue] = field(default_factory=dict)
     _finish: StoppedByFinish | None = None
     _call_ids: FrozenSet[str] = field(default_factory=FrozenSet, repr=False, compare=False)

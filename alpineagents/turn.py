@@ -4,7 +4,6 @@ The two halves of a turn: ask the model, and make the calls it asks for. Both wr
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,16 +20,10 @@ from alpineagents.context import (
     worth_a_summary,
 )
 from alpineagents.errors import ContextTooLongError, ProviderError, said
-from alpineagents.events import (
-    ApprovalRequested,
-    ContextChanged,
-    ModelFailed,
-    ModelReplied,
-    ModelRequested,
-    ToolFinished,
-    ToolStarted,
-)
-from alpineagents.messages import Reply, Request, TextBlock, ToolCall
+from alpineagents.events import ContextChanged, ModelFailed, ModelReplied, ModelRequested, ToolFinished, ToolStarted
+from alpineagents.gate import content_of, look, stopping
+from alpineagents.human import consult
+from alpineagents.messages import Reply, Request
 from alpineagents.models.base import Delta, Emitted, window_of
 from alpineagents.models.tally import Tally
 from alpineagents.repair import Step
@@ -38,7 +31,7 @@ from alpineagents.results import Limited, can_keep, is_readable, keep
 from alpineagents.runner import Run
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
-from alpineagents.tools import Tool, ToolContext, ToolResult, check, execute
+from alpineagents.tools import Tool, ToolContext, ToolResult, execute
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -165,53 +158,23 @@ async def make_calls(agent: Agent, run: Run) -> None:
         Exception: what a tool raised.
     """
     while True:
-        ready: list[Ready] = []
-        steps: list[Step] = []
-        failures: list[Exception] = []
-        for state in run.state.snapshot().calls.values():
-            if state.result is None:
-                checked = _decide(agent, state, steps)
-                if isinstance(checked, dict):
-                    ready.append((state, checked))
-                elif checked is not None:
-                    failures.append(checked)
-        if not ready and not steps:
+        passed = await look(agent, run.state)
+        run.stopped = run.stopped or passed.stopped
+        await run.journal.record_all(stopping(run.state, passed.steps, run.stopped))
+        _raise_first(passed.failures)
+        if run.stopped is not None:
             return
-        await run.journal.record_all(steps)
-        _raise_first(failures)
-        for group in _groups(agent, ready):
+        if await consult(agent, run):
+            continue  # all that was asked is decided now: by the person, by another, or by the time
+        if not passed.ready and not passed.steps:
+            return
+        calls = run.state.snapshot().calls
+        for group in _groups(agent, [(calls[call_id], args) for call_id, args in passed.ready.items()]):
             await _make_group(agent, run, group)
         # Once more, since a decision about a call that waited may have come in meanwhile.
 
 
 Ready = tuple[CallState, dict[str, object]]
-
-
-def _decide(agent: Agent, state: CallState, steps: list[Step]) -> dict[str, object] | Exception | None:
-    """Return the arguments of a call that may be made now; else add what is to be recorded of it to the steps."""
-    call = state.call
-    tool = agent.tools.get(call.name)
-    if state.approval == "denied":
-        text = f"{state.decided_by} refused this call" + (f": {state.note}" if state.note else ".")
-        steps.append((ToolFinished, {"call_id": call.id, "outcome": "denied", "content": (TextBlock(text=text),)}))
-        return None
-    if state.approval == "requested":
-        return None
-    checked = check(tool, call, list(agent.tools))
-    if isinstance(checked, ToolResult):
-        # Whatever was wrong, the tool was not entered.
-        steps.append((ToolFinished, {"call_id": call.id, "outcome": "input_error", "content": checked.content}))
-        return checked.error
-    if tool is not None and tool.needs_approval and state.approval is None and not state.starts:
-        question = f"{call.name} is about to be called. Approve?"
-        steps.append((ApprovalRequested, {"call_id": call.id, "digest": digest(call), "question": question}))
-        return None
-    return checked
-
-
-def digest(call: ToolCall) -> str:
-    """Return what names a tool and its arguments, so that an approval counts for no others."""
-    return hashlib.sha256(call.model_copy(update={"id": "-"}).model_dump_json(ensure_ascii=True).encode()).hexdigest()
 
 
 def _groups(agent: Agent, ready: Iterable[Ready]) -> Iterator[list[Ready]]:
@@ -242,7 +205,7 @@ async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
                 result = await _make_in_transaction(agent, tool, run, state, args)
             else:
                 result = await execute(tool, state.call, _context(run, state), args)
-                shown = _limited(agent, tool, result)
+                shown = _limited(agent, tool, state, result)
                 await keep(agent.store, run.state, shown.whole)
                 await run.journal.record_all([_finished(state, result, shown)])
             if result.error is not None:
@@ -274,20 +237,21 @@ async def _make_in_transaction(
         results.append(await execute(tool, state.call, _context(run, state, connection), args))
         if results[0].outcome != "ok":
             raise _UndoneError
-        return [_finished(state, results[0], _limited(agent, tool, results[0]))]
+        return [_finished(state, results[0], _limited(agent, tool, state, results[0]))]
 
     try:
         await run.journal.transact(work)
     except _UndoneError:
-        await run.journal.record_all([_finished(state, results[0], _limited(agent, tool, results[0]))])
+        await run.journal.record_all([_finished(state, results[0], _limited(agent, tool, state, results[0]))])
     # Not before: another connection would wait for the transaction that waits for it.
-    await keep(agent.store, run.state, _limited(agent, tool, results[0]).whole)
+    await keep(agent.store, run.state, _limited(agent, tool, state, results[0]).whole)
     return results[0]
 
 
-def _limited(agent: Agent, tool: Tool, result: ToolResult) -> Limited:
+def _limited(agent: Agent, tool: Tool, state: CallState, result: ToolResult) -> Limited:
     readable = is_readable(list(agent.tools.values()))
-    return Limited(result.content, tool.max_result_bytes, kept=can_keep(agent.store), readable=readable)
+    content = content_of(state, result)
+    return Limited(content, tool.max_result_bytes, kept=can_keep(agent.store), readable=readable)
 
 
 def _finished(state: CallState, result: ToolResult, shown: Limited) -> Step:

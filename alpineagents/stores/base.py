@@ -11,15 +11,18 @@ comes with it, then the twins of it for scripts.
 from __future__ import annotations
 
 import copy
+import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
 
 import anyio.lowlevel
+from pydantic import JsonValue
 
 from alpineagents import clock
+from alpineagents.approvals import PendingApproval, decided, pending_approvals
 from alpineagents.errors import (
     ConfigError,
     EventOrderError,
@@ -53,7 +56,12 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 
+log = logging.getLogger("alpineagents")
+
 MAX_LISTED = 1_000_000
+
+# Inside a class that has a method of that name, `list` would mean the method.
+Approvals = list[PendingApproval]
 
 
 class Transaction(Protocol):
@@ -429,30 +437,84 @@ class Store:
             raise ConfigError('only what people and programs say can be posted: store.post(id, Message.user("…"))')
         return await self._post(id, MessageAdded, message=message)
 
-    async def approve(self, id: str, call_id: str, *, by: str, note: str = "") -> int:
+    async def approvals(self) -> Approvals:
         """
-        Allow a call that waits; the next run makes it.
+        Show what waits for a person, over all States that wait, the oldest question first.
+
+        A State that cannot be read is left out, and logged: the others can be decided on.
+
+        Example:
+            >>> from alpineagents import MemoryStore
+            >>> MemoryStore().approvals_sync()
+            []
+        """
+        found: Approvals = []
+        last: StateInfo | None = None
+        while infos := await self.list(status="waiting", limit=200, after=last):
+            for info in infos:
+                try:
+                    found += pending_approvals(await self.load(info.id))
+                except StateNotFoundError:
+                    continue  # deleted since it was listed
+                except StateDamagedError as error:
+                    log.warning("what waits in State %s cannot be shown: %s", info.id, error)
+            last = infos[-1]
+        return sorted(found, key=lambda each: each.requested_at)
+
+    async def approve(
+        self,
+        id: str,
+        call_id: str,
+        *,
+        by: str,
+        note: str = "",
+        args: Mapping[str, JsonValue] | None = None,
+        always: Literal["", "state"] = "",
+    ) -> int:
+        """
+        Allow a call that waits; the next run makes it. Of several decisions the first counts.
 
         Args:
             by: who decides.
+            note: why, kept in the history.
+            args: all arguments, instead of the model's; the model is told of the change.
+            always: `"state"` allows every later call of this tool in this State as well.
+
+        Returns:
+            The revision of the decision.
 
         Raises:
+            AlreadyDecidedError: somebody decided before.
+            ApprovalError: there is no such call, it does not wait, or its time is over.
             StateNotFoundError: there is no such State.
         """
-        return await self._post(id, ApprovalDecided, call_id=call_id, approved=True, by=by, note=note)
+        return await self._decide(id, call_id, approved=True, by=by, note=note, args=args, always=always)
 
     async def deny(self, id: str, call_id: str, *, by: str, reason: str) -> int:
         """
-        Refuse a call that waits; the next run tells the model so.
+        Refuse a call that waits; the next run tells the model so. Of several decisions the first counts.
 
         Args:
             by: who decides.
             reason: told to the model.
 
+        Returns:
+            The revision of the decision.
+
         Raises:
-            StateNotFoundError: there is no such State.
+            StateError: as `approve` does.
         """
-        return await self._post(id, ApprovalDecided, call_id=call_id, approved=False, by=by, note=reason)
+        return await self._decide(id, call_id, approved=False, by=by, note=reason)
+
+    async def _decide(self, id: str, call_id: str, **said: Any) -> int:
+        while True:
+            state = await self.load(id)
+            state.record(ApprovalDecided, **decided(state, call_id, **said))
+            try:
+                # At the revision at which the call was seen to wait, so of two decisions one lands.
+                return await self.save(state)
+            except StateConflictError:
+                await anyio.lowlevel.checkpoint()
 
     async def cancel(self, id: str, *, by: str = "", reason: str = "") -> int:
         """
@@ -521,6 +583,29 @@ class Store:
     def fork_sync(self, id: str, new_id: str, revision: int | None = None) -> int:
         """Do what `fork` does, in a script."""
         return run_sync(self.fork(id, new_id, revision), called="fork_sync", instead="await store.fork(id, new_id)")
+
+    def approvals_sync(self) -> Approvals:
+        """Do what `approvals` does, in a script."""
+        return run_sync(self.approvals(), called="approvals_sync", instead="await store.approvals()")
+
+    def approve_sync(
+        self,
+        id: str,
+        call_id: str,
+        *,
+        by: str,
+        note: str = "",
+        args: Mapping[str, JsonValue] | None = None,
+        always: Literal["", "state"] = "",
+    ) -> int:
+        """Do what `approve` does, in a script."""
+        decision = self.approve(id, call_id, by=by, note=note, args=args, always=always)
+        return run_sync(decision, called="approve_sync", instead="await store.approve(id, call_id, by=…)")
+
+    def deny_sync(self, id: str, call_id: str, *, by: str, reason: str) -> int:
+        """Do what `deny` does, in a script."""
+        decision = self.deny(id, call_id, by=by, reason=reason)
+        return run_sync(decision, called="deny_sync", instead="await store.deny(id, call_id, by=…, reason=…)")
 
     def close_sync(self) -> None:
         """Do what `aclose` does, in a script."""

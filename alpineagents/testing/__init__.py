@@ -1,15 +1,16 @@
-"""What tests use: models with prepared or recorded replies, a clock that stands still, and the rules of all stores."""
+"""What tests use: models and people with prepared replies, a clock that stands still, and the rules of all stores."""
 
 from typing import TYPE_CHECKING
 
 from alpineagents.testing.frozen import frozen
+from alpineagents.testing.human import FakeHuman
 from alpineagents.testing.model import FakeModel, tool_call
 from alpineagents.testing.recording import record_model
 
 if TYPE_CHECKING:
     from alpineagents.testing.contract import StoreContract
 
-__all__ = ["FakeModel", "StoreContract", "frozen", "record_model", "tool_call"]
+__all__ = ["FakeHuman", "FakeModel", "StoreContract", "frozen", "record_model", "tool_call"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,6 +10,7 @@ import pytest
 
 from alpineagents import (
     Agent,
+    ApprovalError,
     Message,
     State,
     StateError,
@@ -150,31 +151,6 @@ async def test_calls_that_need_no_approval_are_made_meanwhile(store: Store) -> N
     assert outcomes(await store.load("s")) == {"look": "ok"}
 
 
-@pytest.mark.parametrize("decisions", [(True, True), (True, False), (False, True)])
-async def test_the_first_decision_counts(decisions: tuple[bool, bool], store: Store) -> None:
-    """A second one, of whatever kind, changes nothing."""
-    (call,) = waiting_calls(await waiting(store, tool_call("pay", amount=5)))
-    for approved in decisions:
-        if approved:
-            await store.approve("s", call.id, by="Ada")
-        else:
-            await store.deny("s", call.id, by="Bob", reason="no")
-
-    await next_agent(store).resume("s")
-
-    assert paid == ([5] if decisions[0] else [])
-
-
-async def test_a_decision_about_another_call_changes_nothing(store: Store) -> None:
-    """An id that is not waiting approves nothing: it fails closed."""
-    await waiting(store, tool_call("pay", amount=5))
-    await store.approve("s", "call_that_is_not_there", by="Ada")
-
-    await Agent(FakeModel(["never"]), tools=[pay, refund], store=store).resume("s")
-
-    assert (paid, (await store.load("s")).status) == ([], "waiting")
-
-
 async def test_of_two_runs_after_an_approval_one_makes_the_call(store: Store, another: Another) -> None:
     """The other is refused; the call is made once."""
     (call,) = waiting_calls(await waiting(store, tool_call("pay", amount=5)))
@@ -231,7 +207,7 @@ async def test_a_message_while_a_call_waits_enters_after_the_turn(store: Store, 
 
 
 async def test_a_cancelled_state_no_longer_waits(store: Store) -> None:
-    """A run that is cancelled while a call waits closes it; an approval that comes later makes nothing."""
+    """A run that is cancelled while a call waits closes it; an approval that comes later is refused."""
     entered = anyio.Event()
 
     @tool
@@ -252,7 +228,8 @@ async def test_a_cancelled_state_no_longer_waits(store: Store) -> None:
     assert outcomes(state) == {"slow": "interrupted", "pay": "cancelled"}
     (call,) = [call for call in state.messages[1].tool_calls if call.name == "pay"]
 
-    await store.approve("s", call.id, by="Ada")
+    with pytest.raises(ApprovalError, match=r"it has ended \(cancelled\)"):
+        await store.approve("s", call.id, by="Ada")
     await agent.resume("s")
 
     assert paid == []

@@ -139,24 +139,6 @@ async def test_a_decision_reaches_the_call_that_waits(store: Store) -> None:
     }
 
 
-async def test_a_second_decision_changes_nothing(store: Store) -> None:
-    """The first counts; the second is in the history."""
-    state = State(id="s", messages=[Message.user("look")])
-    state.run_id = "r"
-    state.record(RunStarted, agent=AgentInfo(model="m"))
-    state.record(ModelRequested, model="m")
-    state.record(ModelReplied, message=Message(role="assistant", content=(ToolCall(id="c1", name="t"),)))
-    state.record(ApprovalRequested, call_id="c1", digest="d")
-    await store.save(state)
-    await store.deny("s", "c1", by="Peter", reason="no")
-
-    await store.approve("s", "c1", by="Heidi")
-
-    loaded = await store.load("s")
-    assert loaded.snapshot().calls["c1"].approval == "denied"
-    assert [event.kind for event in loaded.history[-2:]] == ["approval_decided", "approval_decided"]
-
-
 async def test_a_cancel_request_reaches_the_run(store: Store) -> None:
     """With the name of who asked."""
     state = State(id="s", messages=[Message.user("look")])

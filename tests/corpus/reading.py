@@ -12,7 +12,7 @@ from alpineagents.snapshot import StateSnapshot
 from alpineagents.stores.codec import EventRow
 
 HERE = Path(__file__).parent
-VERSIONS = ("v1",)
+VERSIONS = ("v1", "v1-approvals")
 
 
 def rows(version: str) -> list[EventRow]:

@@ -20,6 +20,7 @@ import anyio
 
 from alpineagents import (
     Agent,
+    ApprovalError,
     Delta,
     FileStore,
     Message,
@@ -37,7 +38,7 @@ from alpineagents import (
 from alpineagents.runner import Item
 from alpineagents.testing import FakeModel, tool_call
 
-EXPECTED = (StateBusyError, StateConflictError, StateExistsError, StateNotFoundError)
+EXPECTED = (ApprovalError, StateBusyError, StateConflictError, StateExistsError, StateNotFoundError)
 
 
 class Worker:

@@ -1,0 +1,163 @@
+"""
+Approvals: which calls of a State wait for a person, and what a decision about one of them says.
+
+A question is an `ApprovalRequested`, its answer an `ApprovalDecided`. The answer names the digest of what was asked, so
+it counts for that tool with those arguments and for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
+
+from alpineagents.digests import digest_of
+from alpineagents.errors import AlreadyDecidedError, ApprovalError, ConfigError
+from alpineagents.events import ApprovalDecided, ToolFinished
+from alpineagents.snapshot import CallState
+from alpineagents.state import State
+from alpineagents.values import JsonObject, Text, storable
+
+EXPIRY = "expiry"
+"""Who denies a call that nobody decided on in time."""
+
+
+class PendingApproval(BaseModel):
+    """
+    A call that waits for a person.
+
+    Attributes:
+        state_id: the State it belongs to.
+        call_id: names the call in `store.approve` and `store.deny`.
+        tool: the tool's name.
+        args: the arguments that the tool would get.
+        question: what the person is asked.
+        requested_at: since when it waits.
+        expires_at: from when on it counts as denied; None for never.
+        digest: SHA-256 of the tool and the arguments.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    state_id: str
+    namespace: str = ""
+    call_id: Text
+    tool: Text
+    args: JsonObject
+    question: Text
+    requested_at: AwareDatetime
+    expires_at: AwareDatetime | None = None
+    digest: str
+
+
+def pending_approvals(state: State) -> list[PendingApproval]:
+    """Return the calls of a State that wait for a person, in the order asked."""
+    return [_pending(state, call) for call in state.snapshot().calls.values() if call.waits]
+
+
+def pending_approval(state: State, call_id: str) -> PendingApproval | None:
+    """Return what waits under a call's id, if it waits."""
+    call = state.snapshot().calls.get(call_id)
+    return _pending(state, call) if call is not None and call.waits else None
+
+
+def _pending(state: State, call: CallState) -> PendingApproval:
+    request = call.request
+    assert request is not None
+    return PendingApproval(
+        state_id=state.id,
+        namespace=state.namespace,
+        call_id=call.call.id,
+        tool=call.call.name,
+        args=call.call.args,
+        question=request.question,
+        requested_at=request.at,
+        expires_at=request.expires_at,
+        digest=request.digest,
+    )
+
+
+def is_over(call: CallState, now: datetime) -> bool:
+    """Tell whether the time to decide on a call is over."""
+    expires_at = None if call.request is None else call.request.expires_at
+    return expires_at is not None and expires_at <= now
+
+
+def decided(
+    state: State,
+    call_id: str,
+    *,
+    approved: bool,
+    by: str,
+    note: str,
+    args: Mapping[str, JsonValue] | None = None,
+    always: Literal["", "state"] = "",
+) -> dict[str, Any]:
+    """
+    Return the fields of the decision about a call that waits.
+
+    Raises:
+        AlreadyDecidedError: somebody decided before.
+        ApprovalError: there is no such call, it does not wait, or its time is over.
+        ConfigError: nobody decides, or the arguments are no JSON object.
+        ValueNotStorableError: an argument is not JSON.
+    """
+    _check_words(call_id, by, note, args, always)
+    call = state.snapshot().calls.get(call_id)
+    if call is None or not call.waits:
+        raise _refusal(state, call_id, call)
+    if is_over(call, datetime.now(UTC)):
+        assert call.request is not None
+        assert call.request.expires_at is not None
+        raise ApprovalError(
+            state.id,
+            call_id,
+            f"the time to decide on it was over at {call.request.expires_at:%Y-%m-%d %H:%M:%S} UTC, so it counts as "
+            f"denied. The next run tells the model so: await agent.resume({state.id!r})",
+        )
+    return decision(call, approved=approved, by=by, note=note, args=args, always=always)
+
+
+def decision(
+    call: CallState,
+    *,
+    approved: bool,
+    by: str,
+    note: str = "",
+    args: Mapping[str, JsonValue] | None = None,
+    always: Literal["", "state"] = "",
+) -> dict[str, Any]:
+    """Return the fields of a decision about a call that a person was asked about, bound to what they were asked."""
+    assert call.request is not None
+    kept = None if args is None else storable(dict(args), "args")
+    assert kept is None or isinstance(kept, dict)
+    digest = call.request.digest if kept is None else digest_of(call.request.signature, kept)
+    named = {"call_id": call.call.id, "digest": digest, "approved": approved, "by": by, "note": note}
+    return {**named, "args": kept, "always": always}
+
+
+def _check_words(call_id: object, by: object, note: object, args: object, always: object) -> None:
+    if not isinstance(by, str) or not by.strip():
+        raise ConfigError(f'by={by!r} does not say who decides: await store.approve(id, call_id, by="Ada")')
+    if not isinstance(call_id, str) or not isinstance(note, str):
+        raise ConfigError('call_id, note and reason are texts: await store.deny(id, call_id, by="Ada", reason="no")')
+    if args is not None and not isinstance(args, Mapping):
+        raise ConfigError(f"args is a dict of all arguments, not a {type(args).__name__}: args={{'amount': 1}}")
+    if always not in ("", "state"):
+        raise ConfigError(f'always={always!r} is not "state", which allows every later call of this tool in this State')
+
+
+def _refusal(state: State, call_id: str, call: CallState | None) -> ApprovalError:
+    events = [event for event in state.history if isinstance(event, ApprovalDecided) and event.call_id == call_id]
+    counted = call.decision if call is not None else (events[0] if events else None)
+    if counted is not None:
+        return AlreadyDecidedError(state.id, call_id, approved=counted.approved, by=counted.by)
+    if state.snapshot().has_call_id(call_id):
+        ended = [event for event in state.history if isinstance(event, ToolFinished) and event.call_id == call_id]
+        now = f"it has ended ({ended[-1].outcome})" if ended else "nobody is asked about it"
+    else:
+        now = "the State has no such call"
+    waiting = [f"{each.call_id!r} ({each.tool})" for each in pending_approvals(state)]
+    return ApprovalError(state.id, call_id, f"{now}. What waits here: {', '.join(waiting) or 'nothing'}")

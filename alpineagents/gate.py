@@ -1,0 +1,164 @@
+"""
+What stands between a call that a model asks for and its tool: arguments that fit, rules, a person's approval.
+
+Every open call of a turn is looked at before any tool is entered. What is decided is written down first, so another
+process that goes on, and a replay, need no clock and no rule to know it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from alpineagents import clock
+from alpineagents.approvals import EXPIRY, decision, is_over
+from alpineagents.digests import digest_of, signature_of
+from alpineagents.events import ApprovalDecided, ApprovalRequested, ToolFinished
+from alpineagents.messages import Image, TextBlock, ToolCall
+from alpineagents.permissions import Allow, Ask, Deny, Permissions, ToolRequest, Verdict
+from alpineagents.repair import Step, asking, closing_calls
+from alpineagents.snapshot import CallState
+from alpineagents.state import State
+from alpineagents.stopped import Stopped, StoppedByPermission
+from alpineagents.tools import Tool, ToolResult, check
+
+if TYPE_CHECKING:
+    from alpineagents.agent import Agent
+
+BEFORE = " It was started before, by a process that ended: it may have had its effect or not."
+
+
+@dataclass
+class Passed:
+    """
+    What came of looking at the open calls of a turn.
+
+    Attributes:
+        ready: the calls to be made now, by id, with their arguments as Python values.
+        steps: what is to be recorded before.
+        failures: what is to be raised once that is recorded.
+        stopped: the run is to end, and none of the calls is to be made.
+    """
+
+    ready: dict[str, dict[str, object]] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
+    stopped: StoppedByPermission | None = None
+
+
+async def look(agent: Agent, state: State) -> Passed:
+    """Look at every open call of the turn that does not wait for a person."""
+    passed = Passed()
+    for call in state.snapshot().calls.values():
+        if call.result is None:
+            await _look_at(agent, state, call, passed)
+    return passed
+
+
+async def _look_at(agent: Agent, state: State, call: CallState, passed: Passed) -> None:
+    if call.approval == "denied":
+        passed.steps.append(denied(call, call.decided_by, call.note))
+    elif call.approval == "requested":
+        if is_over(call, clock.now()):
+            passed.steps.append(expiry(call))
+    else:
+        tool = agent.tools.get(call.call.name)
+        values = check(tool, call.call, list(agent.tools))
+        if isinstance(values, dict) and tool is not None:
+            await _ask_rules(agent.permissions, state, call, tool, values, passed)
+        elif isinstance(values, ToolResult):
+            # Whatever was wrong, the tool was not entered.
+            outcome = {"call_id": call.call.id, "outcome": "input_error", "content": values.content}
+            passed.steps.append((ToolFinished, outcome))
+            passed.failures += [values.error] if values.error is not None else []
+
+
+async def _ask_rules(
+    rules: Permissions | None, state: State, call: CallState, tool: Tool, values: dict[str, object], passed: Passed
+) -> None:
+    request = ToolRequest(call.call, tool, values, state)
+    verdict = _plain(tool) if rules is None else await rules.decide(request)
+    signature = signature_of(tool.spec)
+    made = verdict.decision
+    args = made.args if isinstance(made, Allow) and call.approval is None and not call.starts else None
+    if args is not None and args != call.call.args:
+        edited = check(tool, call.call.model_copy(update={"args": args}))
+        if isinstance(edited, dict):
+            digest = digest_of(signature, args)
+            passed.steps.append(_decided(call.call, digest, approved=True, by=verdict.by, args=args))
+            passed.ready[call.call.id] = edited
+            return
+        made = Deny(f"the rule changed the arguments to some that do not fit: {_text(edited)}")
+    if isinstance(made, Deny):
+        digest = digest_of(signature, call.call.args)
+        passed.steps.append(_decided(call.call, digest, approved=False, by=verdict.by, note=made.reason))
+        passed.steps.append(denied(call, verdict.by, made.reason))
+        if made.stop and passed.stopped is None:
+            passed.stopped = StoppedByPermission(call=call.call, reason=made.reason)
+        return
+    if call.approval == "approved":
+        answered = call.decision is not None and call.decision.digest == digest_of(signature, call.call.args)
+    else:
+        # A call that was started was allowed then; what becomes of it after a crash is settled elsewhere.
+        answered = isinstance(made, Allow) or call.starts > 0 or signature in state.snapshot().always_allowed
+    if answered:
+        passed.ready[call.call.id] = values
+    else:
+        passed.steps.append(_asking(call, tool, made if isinstance(made, Ask) else Ask()))
+
+
+def _plain(tool: Tool) -> Verdict:
+    return Verdict(Ask() if tool.needs_approval else Allow(), f"tool {tool.name}")
+
+
+def _asking(call: CallState, tool: Tool, wanted: Ask) -> Step:
+    before = "" if call.request is None else call.request.question
+    question = wanted.question or before or f"{call.call.name} is about to be called. Approve?"
+    seconds = wanted.expires_in
+    expires_at = None if seconds is None else clock.now() + timedelta(seconds=seconds)
+    return asking(call.call, tool, question, expires_at=expires_at)
+
+
+def _decided(call: ToolCall, digest: str, *, approved: bool, by: str, **more: Any) -> Step:
+    return ApprovalDecided, {"call_id": call.id, "digest": digest, "approved": approved, "by": by, **more}
+
+
+def expiry(call: CallState) -> Step:
+    """
+    Return the decision that the time to decide is over.
+
+    It is the decision alone: where a person was faster after all, theirs stands before it, and counts.
+    """
+    assert call.request is not None
+    note = f"nobody decided before {call.request.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    return ApprovalDecided, decision(call, approved=False, by=EXPIRY, note=note)
+
+
+def denied(call: CallState, by: str, note: str) -> Step:
+    """Return the result of a call that was refused."""
+    text = f"{by} refused this call" + (f": {note}" if note else ".") + (BEFORE if call.starts else "")
+    return ToolFinished, {"call_id": call.call.id, "outcome": "denied", "content": (TextBlock(text=text),)}
+
+
+def stopping(state: State, steps: Iterable[Step], stopped: Stopped | None) -> Iterator[Step]:
+    """Return the steps, and where the run is to end, behind them the results of the calls that are not made."""
+    for kind, fields in steps:
+        if stopped is None or kind is not ApprovalRequested:
+            yield kind, fields
+    if stopped is not None:
+        yield from closing_calls(state.snapshot(), f"the run ends: {stopped}")
+
+
+def content_of(call: CallState, result: ToolResult) -> tuple[TextBlock | Image, ...]:
+    """Return what a model reads of a result; it is told where others than its own arguments were used."""
+    if call.decision is None or call.decision.args is None:
+        return result.content
+    changed = f"[{call.decided_by} changed the arguments to {json.dumps(call.call.args)}]"
+    return (TextBlock(text=changed), *result.content)
+
+
+def _text(result: ToolResult) -> str:
+    return "".join(block.text for block in result.content if isinstance(block, TextBlock))
