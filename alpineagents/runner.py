@@ -254,8 +254,7 @@ def _outside() -> int:
 
 class MustStopError(BaseException):
     """
-    Ends the turns of all loops around the one that met it; no loop may go on that a rule has ended, or before a
-    person has decided.
+    Ends the turns of all loops around the one that met it: a rule has ended the run, or a person has to decide first.
 
     It is no Exception, so that what a loop of the user's catches does not hold it up.
     """

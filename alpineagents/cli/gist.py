@@ -81,7 +81,9 @@ class Gists:
                 return f"{self.call(event.call_id)}: {event.question}"
             case ApprovalDecided():
                 verdict = "approved" if event.approved else "denied"
-                return f"{self.call(event.call_id)} {verdict} by {event.by}" + (f": {event.note}" if event.note else "")
+                changed = "" if event.args is None else f" with {_json(event.args)}"
+                said = f": {event.note}" if event.note else ""
+                return f"{self.call(event.call_id)} {verdict}{changed} by {event.by}{said}"
             case CancelRequested():
                 return f"by {event.by or 'someone'}" + (f": {event.reason}" if event.reason else "")
         return ""
