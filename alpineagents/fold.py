@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from alpineagents import patch
-from alpineagents.digests import digest_of
 from alpineagents.errors import EventOrderError
 from alpineagents.events import (
     ApprovalDecided,
@@ -255,7 +254,7 @@ def _approval_requested(draft: _Draft, event: ApprovalRequested) -> None:
 
 def _approval_decided(draft: _Draft, event: ApprovalDecided) -> None:
     state = draft.calls.get(event.call_id)
-    if state is None or state.result is not None or not _may_decide(draft, state, event):
+    if state is None or state.result is not None or not state.takes(event, draft.run_id):
         return
     call = state.call
     if event.approved and event.args is not None:
@@ -272,21 +271,6 @@ def _approval_decided(draft: _Draft, event: ApprovalDecided) -> None:
     )
     if draft.status == "waiting" and not any(call.waits for call in draft.calls.values()):
         draft.status = "ready"
-
-
-def _may_decide(draft: _Draft, state: CallState, event: ApprovalDecided) -> bool:
-    """
-    Tell whether a decision counts: it answers a request and names what was asked, or is one of the run itself.
-
-    One without a digest, as earlier releases wrote them, counts as it did; the run that makes the call checks it.
-    """
-    if not state.waits:
-        return state.approval is None and event.run_id is not None and event.run_id == draft.run_id
-    if not event.digest:
-        return event.args is None and not event.always
-    assert state.request is not None
-    shown = state.request.digest if event.args is None else digest_of(state.request.signature, event.args)
-    return event.digest == shown
 
 
 def _asked(draft: _Draft, event: Asked) -> None:

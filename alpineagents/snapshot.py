@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from alpineagents.digests import digest_of
 from alpineagents.events import AgentInfo, ApprovalDecided, ApprovalRequested
 from alpineagents.frozen import FrozenList, FrozenSet
 from alpineagents.messages import Message, ToolCall, ToolResultBlock
@@ -53,6 +54,24 @@ class CallState:
     def waits(self) -> bool:
         """Whether a person has been asked and has not decided."""
         return self.approval == "requested" and self.result is None
+
+    def takes(self, decision: ApprovalDecided, run_id: str | None) -> bool:
+        """
+        Tell whether a decision counts: it answers the request and names what was asked, or is one of the run itself.
+
+        One without a digest, as earlier releases wrote them, counts as it did; the run that makes the call checks it.
+
+        Args:
+            run_id: the run that goes on.
+        """
+        if not self.waits:
+            return self.approval is None and decision.run_id is not None and decision.run_id == run_id
+        if not decision.digest:
+            return decision.args is None and not decision.always
+        assert self.request is not None
+        changed = decision.args is not None
+        shown = digest_of(self.request.signature, decision.args or {}) if changed else self.request.digest
+        return decision.digest == shown
 
 
 @dataclass(frozen=True, slots=True)

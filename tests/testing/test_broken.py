@@ -85,6 +85,8 @@ BREAKS = [
     ("DropsTheInbox", "a_post_returns_its_revision", ""),
     ("DropsTheInbox", "a_post_into_an_open_turn_waits_for_its_end", "must be appended like any other"),
     ("DropsTheInbox", "a_decision_reaches_the_call_that_waits", "after approve() and deny()"),
+    ("DropsTheInbox", "a_second_decision_is_refused", "nothing was raised where AlreadyDecidedError is due"),
+    ("DropsTheInbox", "what_waits_is_listed", "once 'c1' was decided on"),
     ("DropsTheInbox", "a_request_to_cancel_reaches_the_run", "was cancelled by None"),
     ("DropsTheInbox", "a_message_that_comes_during_a_run_is_taken_in", "what was said is"),
     ("DropsTheInbox", "a_call_waits_for_an_approval", "after the approval the run answered"),

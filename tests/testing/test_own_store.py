@@ -32,6 +32,7 @@ LACKS = {
     "a_list_can_be_of_one_status": NO_LIST,
     "a_list_says_what_info_says": NO_LIST,
     "a_list_is_of_one_namespace": NO_LIST_OF_A_NAMESPACE,
+    "what_waits_is_listed": NO_LIST,
     "a_post_leaves_the_lease_alone": NO_LEASES,
     "a_second_run_is_refused": NO_LEASES,
     "a_second_run_is_refused_before_the_model_is_asked": NO_LEASES,

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import anyio
 
-from alpineagents.errors import StateConflictError
-from alpineagents.events import AgentInfo, ApprovalRequested, ModelReplied, ModelRequested, RunStarted
+from alpineagents.errors import AlreadyDecidedError, StateConflictError
+from alpineagents.events import AgentInfo, ApprovalRequested, ModelReplied, ModelRequested, RunStarted, RunStopped
 from alpineagents.messages import Message, ToolCall
 from alpineagents.state import State
+from alpineagents.stopped import WaitingForApproval
 from alpineagents.stores.base import Store
-from alpineagents.testing.rules.base import Rules, claim, fresh, patience, said, saved, words_in
+from alpineagents.testing.rules.base import Rules, claim, fresh, patience, refused, said, saved, words_in
 
 ATOMIC = "append() must compare `expected` and write in one step, with no await between that lets another writer in"
 
@@ -120,6 +121,38 @@ class InboxRules(Rules):
             "c3": ("approved", "Heidi", "fine"),
         }
         assert found == wanted, f"after approve() and deny() the calls are {found}, not {wanted}"
+
+    async def test_a_second_decision_is_refused(self, store: Store) -> None:
+        """The first counts, and whoever comes second is told so."""
+        state = waiting("c1")
+        await store.save(state)
+
+        with patience():
+            await store.deny(state.id, "c1", by="Peter", reason="too dear")
+            with refused(AlreadyDecidedError, "approve() reads the State: read() must give what append() took"):
+                await store.approve(state.id, "c1", by="Heidi")
+
+        call = (await store.load(state.id)).snapshot().calls["c1"]
+        assert (call.approval, call.decided_by) == ("denied", "Peter"), (
+            f"the first decision was Peter's to deny, and the call is {call.approval} by {call.decided_by!r}"
+        )
+
+    async def test_what_waits_is_listed(self, store: Store) -> None:
+        """Until it is decided on."""
+        self.needs(store, "list", "it cannot show which States it holds")
+        state = waiting("c1", "c2")
+        state.record(RunStopped, stopped=WaitingForApproval(call_ids=("c1", "c2")))
+        await store.save(state)
+
+        with patience():
+            before = [each.call_id for each in await store.approvals() if each.state_id == state.id]
+            await store.approve(state.id, "c1", by="Heidi")
+            after = [each.call_id for each in await store.approvals() if each.state_id == state.id]
+
+        assert (before, after) == (["c1", "c2"], ["c2"]), (
+            f"approvals() showed {before}, and {after} once 'c1' was decided on: list(status='waiting') must show a "
+            "State by the status of its last append"
+        )
 
     async def test_a_request_to_cancel_reaches_the_run(self, store: Store) -> None:
         """With the name of who asked."""
