@@ -11,11 +11,11 @@ from pydantic import JsonValue
 
 from alpineagents.errors import EventOrderError, OutputError
 from alpineagents.events import Asked, Finished, MessageAdded
-from alpineagents.messages import Message, Reply, Request, TextBlock
+from alpineagents.messages import Message, Reply, TextBlock
 from alpineagents.models.tally import Tally
 from alpineagents.output import Shape
 from alpineagents.runner import Run
-from alpineagents.turn import ask_model, checked, tell_aside
+from alpineagents.turn import ask_model, checked, next_request, tell_aside
 from alpineagents.usage import Usage
 
 if TYPE_CHECKING:
@@ -75,14 +75,12 @@ async def ask_beside(agent: Agent, run: Run, prompt: str, shape: Shape[Any] | No
         raise EventOrderError(run.state.id, "asked", run.state.revision + 1, reason)
     usage = Usage()
     messages = (*run.state.messages, Message.user(prompt))
-    tools = tuple(tool.spec for tool in agent.tools.values())
+    output = None if shape is None else shape.spec
     problem: OutputError | None = None
     try:
         for _ in range(CORRECTIONS + 1):
             # With the tools, since some providers refuse a history of calls without them.
-            request = Request.model_construct(
-                system=agent.system, messages=messages, tools=tools, output=None if shape is None else shape.spec
-            )
+            request = next_request(agent, run.state).model_copy(update={"messages": messages, "output": output})
             tally = Tally(partial(tell_aside, run))
             try:
                 reply = checked(await agent.model.respond(request, emit=tally), agent)
