@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 from alpineagents.errors import ConfigError, ModelError, ProviderError, RateLimitError
 from alpineagents.messages import Reply, Request
-from alpineagents.models.base import Emit, Fallback, Model
+from alpineagents.models.base import Emit, Fallback, Model, window_of
 from alpineagents.models.resolve import resolve_model
 from alpineagents.models.tally import Tally, spent
 from alpineagents.usage import Usage
@@ -56,6 +56,13 @@ class FallbackModel:
     def name(self) -> str:
         """The names of the models, as history and lists show them."""
         return " | ".join(model.name for model in self._models)
+
+    @property
+    def context_tokens(self) -> int | None:
+        """How many tokens the smallest of their windows holds; None unless all of them say so."""
+        windows = [window_of(model) for model in self._models]
+        known = [window for window in windows if window is not None]
+        return min(known) if len(known) == len(windows) else None
 
     async def respond(self, request: Request, *, emit: Emit | None = None) -> Reply:
         """

@@ -183,3 +183,11 @@ async def test_a_state_goes_on_at_another_provider(serve: Serve) -> None:
     assert told == {name: value for name, value in asked.items() if name != "reasoning"}
     replies = [event for event in (await store.load("s")).history if event.kind == "model_replied"]
     assert [event.model for event in replies] == ["test-model-2025"] * 2
+
+
+@pytest.mark.parametrize("windows, holds", [((100, 50), 50), ((100, None), None), ((None,), None), ((7,), 7)])
+def test_the_window_is_that_of_the_smallest_model(windows: tuple[int | None, ...], holds: int | None) -> None:
+    """Any of them may have to read the context; where one does not tell, it is not known."""
+    model = FallbackModel([FakeModel([], context_tokens=window) for window in windows])
+
+    assert model.context_tokens == holds
