@@ -29,7 +29,8 @@ class Point:
     y: int
 
 
-LONG = "0123456789abcde\n" * (5 * 2**16)
+LONG = "0123456789abcde\n" * 6_000
+"""Nearly as long as a model is shown a result whole."""
 ID = uuid.UUID(int=7)
 
 
