@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -24,24 +25,36 @@ async def settled(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     The function should be short and bounded in time, since nothing can interrupt it.
     """
-    with anyio.CancelScope(shield=True):
-        if sniffio.current_async_library() != "asyncio":
+    if sniffio.current_async_library() != "asyncio":
+        with anyio.CancelScope(shield=True):
             return await function()
-        task = asyncio.get_running_loop().create_task(function())
-        cancelled = await _until_done(task)
+    return await outcome(asyncio.get_running_loop().create_task(function()))
+
+
+async def outcome(future: asyncio.Future[T]) -> T:
+    """Await a future of asyncio to its end; a cancellation that came meanwhile goes on after it."""
+    with anyio.CancelScope(shield=True):
+        cancelled = await _until_done(future)
     if cancelled is not None:
-        raise cancelled from task.exception()
-    return task.result()
+        raise cancelled from future.exception()
+    return future.result()
 
 
-async def _until_done(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+async def _until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     cancelled = None
-    while not task.done():
+    while not future.done():
+        waiter = future.get_loop().create_future()
+        future.add_done_callback(partial(_wake, waiter))
         try:
-            await asyncio.wait((task,))
+            await waiter
         except asyncio.CancelledError as error:
             cancelled = error
     return cancelled
+
+
+def _wake(waiter: asyncio.Future[None], _done: asyncio.Future[Any]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def in_async_code() -> bool:

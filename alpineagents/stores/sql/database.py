@@ -8,20 +8,37 @@ The hot statements go to the driver itself, taken out of SQLAlchemy's pool; all 
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 from sqlalchemy import Executable, Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.util import await_only, greenlet_spawn
 
-from alpineagents.shield import settled
-from alpineagents.stores.codec import EventRow, ascii_json
-from alpineagents.stores.header import Found, StateHeader, StateKey
+from alpineagents.errors import StoreUnavailableError
+from alpineagents.shield import outcome, settled
+from alpineagents.stores.codec import EventRow
+from alpineagents.stores.header import StateKey
+from alpineagents.stores.sql.append import (
+    FIND_STATE,
+    INSERT_STATE,
+    RENEW_LEASE,
+    UPDATE_STATE,
+    Append,
+    Outcome,
+    Outcomes,
+    of_given,
+)
+from alpineagents.stores.sql.errors import ERRORS, translate
+from alpineagents.stores.sql.fork import Fork
+from alpineagents.stores.sql.group import Groups
 from alpineagents.stores.sql.migrate import ensure
 from alpineagents.stores.sql.tables import Tables
+
+T = TypeVar("T")
 
 Params = Mapping[str, object]
 
@@ -41,71 +58,13 @@ class Statement:
     def __init__(self, sql: str, engine: AsyncEngine) -> None:
         compiled = text(sql).compile(dialect=engine.dialect)
         self.sql: str = compiled.string
-        self._names: Sequence[str] = compiled.positiontup or ()
+        # With one name alone this would give no tuple; every statement names a State, so it has two at least.
+        self._pick = itemgetter(*(compiled.positiontup or ()))
 
     def args(self, params: Params) -> tuple[Any, ...]:
         """Return the parameters in the order of the driver's placeholders."""
-        return tuple(params[name] for name in self._names)
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """One append, as a database gets it."""
-
-    key: StateKey
-    rows: Sequence[EventRow]
-    expected: int
-    header: StateHeader
-    append_id: str | None
-
-    def params(self) -> dict[str, object]:
-        lease = self.header.lease
-        return {
-            "namespace": self.key.namespace,
-            "id": self.key.id,
-            "expected": self.expected,
-            "revision": self.expected + len(self.rows),
-            "status": self.header.status,
-            "created_at": self.header.created_at,
-            "follows": self.header.follows,
-            "first_message": self.header.first_message,
-            "summary": None if self.header.summary is None else ascii_json(self.header.summary),
-            "parent_id": self.header.parent_id,
-            "run_id": None if lease is None else lease.run_id,
-            "seconds": None if lease is None else float(lease.seconds),
-            "append_id": self.append_id,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """
-    A copy of a State, as a database gets it.
-
-    Attributes:
-        header: of an earlier revision; None for that of the last one.
-        append_id: of all rows of the copy, to know them again where the reply was lost.
-    """
-
-    key: StateKey
-    new_id: str
-    revision: int | None
-    header: StateHeader | None
-    append_id: str
-
-    def params(self) -> dict[str, object]:
-        header = self.header
-        return {
-            "namespace": self.key.namespace,
-            "id": self.key.id,
-            "new_id": self.new_id,
-            "revision": self.revision,
-            "status": header and header.status,
-            "first_message": header and header.first_message,
-            "summary": None if header is None or header.summary is None else ascii_json(header.summary),
-            "follows": header and header.follows,
-            "append_id": self.append_id,
-        }
+        picked: tuple[Any, ...] = self._pick(params)
+        return picked
 
 
 class Database(abc.ABC):
@@ -131,6 +90,7 @@ class Database(abc.ABC):
         self._schema, self._migrate = schema, migrate
         self._ready = False
         self._opening = anyio.Lock()
+        self._groups = Groups(self._append_group)
         prefix = f'"{schema}".' if schema else ""
         self._names = {
             "states": f"{prefix}agent_states",
@@ -140,17 +100,23 @@ class Database(abc.ABC):
         self._insert, self._update = self.statement(INSERT_STATE), self.statement(UPDATE_STATE)
         self._found, self._renew = self.statement(FIND_STATE), self.statement(RENEW_LEASE)
 
-    def statement(self, sql: str) -> Statement:
-        """Compile a statement whose tables, clock and types are written as `{states}`, `{now}` and so on."""
-        seconds = "CAST(:seconds AS DOUBLE PRECISION)"
-        clock = {
+    def statement(self, sql: str, *, of_many: bool = False) -> Statement:
+        """
+        Compile a statement whose tables, clock and types are written as `{states}`, `{now}` and so on.
+
+        Args:
+            of_many: its parameters are columns of `given`.
+        """
+        terms = {
             "time": self.time,
             "now": self.now,
             "updated": self.updated,
             "lease_end": self.lease_end,
-            "seconds": seconds,
+            "seconds": "CAST(:seconds AS DOUBLE PRECISION)",
         }
-        return Statement(sql.format(**self._names, **clock), self.engine)
+        if of_many:
+            terms = {name: of_given(term) for name, term in terms.items()}
+        return Statement(sql.format(**self._names, **terms), self.engine)
 
     async def open(self) -> None:
         """
@@ -188,17 +154,39 @@ class Database(abc.ABC):
         """Break the connection if the statements of the block are not answered in time."""
         yield
 
-    @abc.abstractmethod
-    async def append(self, append: Append) -> int | Found | None:
+    async def append(self, append: Append) -> Outcome:
         """
-        Move the header and insert the rows, in one transaction.
+        Move the header and insert the rows, in one transaction; others that wait at the same moment share it.
 
         Returns:
             The new revision; else what was found where it did not fit, None for no such State.
         """
+        outcomes = await outcome(self._groups.add(append))
+        if append.key in outcomes:
+            return outcomes[append.key]
+        return await settled(lambda: self.append_alone(append))
+
+    async def _append_group(self, appends: Sequence[Append]) -> Outcomes:
+        if len(appends) == 1:
+            return {appends[0].key: await self.append_alone(appends[0])}
+        try:
+            return await self.append_together(appends)
+        except (*ERRORS, ValueError, OverflowError) as error:
+            if isinstance(translate(error, ""), StoreUnavailableError):
+                raise
+            # A value of one of them is at fault: each is tried alone, so that it fails alone.
+            return {}
 
     @abc.abstractmethod
-    async def append_in(self, connection: AsyncConnection, append: Append) -> int | Found | None:
+    async def append_alone(self, append: Append) -> Outcome:
+        """Write one append in a transaction of its own."""
+
+    @abc.abstractmethod
+    async def append_together(self, appends: Sequence[Append]) -> Outcomes:
+        """Write appends of different States in one transaction; those that do not fit keep none of the others out."""
+
+    @abc.abstractmethod
+    async def append_in(self, connection: AsyncConnection, append: Append) -> Outcome:
         """Do what `append` does, in the transaction of the connection."""
 
     @abc.abstractmethod
@@ -284,6 +272,25 @@ class Database(abc.ABC):
     async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[Head | None, list[EventRow]]:
         """Return the head of a State, None for no such State, and at most `size` rows behind `after`."""
 
+    async def _on_driver(self, function: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Take a connection out of the pool, hand it over as the driver's own, and give it back, in one hop."""
+
+        def hop() -> T:
+            with self.engine.sync_engine.connect() as connection:
+                driver = connection.connection.driver_connection
+                try:
+                    return await_only(function(driver))
+                except BaseException:
+                    if not self._is_at_rest(driver):
+                        connection.invalidate()
+                    raise
+
+        return await greenlet_spawn(hop)
+
+    def _is_at_rest(self, driver: Any) -> bool:
+        """Whether a connection may go back to the pool after an error."""
+        return True
+
     def abandon(self) -> None:
         """Let go of the connections of an event loop that was closed before them."""
         self.engine.sync_engine.dispose(close=False)
@@ -292,76 +299,3 @@ class Database(abc.ABC):
         """Close the connections, if the engine is the store's own."""
         if self.owned:
             await self.engine.dispose()
-
-
-INSERT_STATE = """
-INSERT INTO {states} (namespace, id, revision, status, created_at, updated_at, first_message, summary, parent_id,
-                      run_id, lease_until)
-VALUES (:namespace, :id, :revision, :status, :created_at, {updated}, :first_message, :summary, :parent_id,
-        CASE WHEN {seconds} > 0 THEN :run_id END, CASE WHEN {seconds} > 0 THEN {lease_end} END)
-ON CONFLICT (namespace, id) DO NOTHING
-"""
-
-# The revision lets one of two writers in, the Event at that revision keeps out whoever read another State of the same
-# id, and the lease keeps a second run from claiming a State that another owns.
-UPDATE_STATE = """
-UPDATE {states}
-SET revision = :revision, status = COALESCE(:status, status), updated_at = {updated}, first_message = :first_message,
-    summary = COALESCE(:summary, summary),
-    run_id = CASE WHEN {seconds} IS NULL THEN run_id WHEN {seconds} > 0 THEN :run_id END,
-    lease_until = CASE WHEN {seconds} IS NULL THEN lease_until WHEN {seconds} > 0 THEN {lease_end} END
-WHERE namespace = :namespace AND id = :id AND revision = :expected
-  AND (CAST(:follows AS {time}) IS NULL OR EXISTS (
-      SELECT 1 FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id AND e.revision = :expected
-      AND e.at = CAST(:follows AS {time})))
-  AND ({seconds} IS NULL OR run_id IS NULL OR run_id = :run_id OR lease_until IS NULL OR lease_until <= {now})
-"""
-
-FIND_STATE = """
-SELECT revision,
-       (SELECT e.at FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id AND e.revision = :expected),
-       CASE WHEN lease_until > {now} THEN run_id END,
-       (SELECT max(e.revision) FROM {events} e
-        WHERE e.namespace = :namespace AND e.state_id = :id AND e.revision > :expected AND e.append_id = :append_id)
-FROM {states} WHERE namespace = :namespace AND id = :id
-"""
-
-RENEW_LEASE = """
-UPDATE {states} SET lease_until = {lease_end} WHERE namespace = :namespace AND id = :id AND run_id = :run_id
-"""
-
-# The Event at the revision keeps a header that was read from one State from being put on the rows of another.
-FORK_STATE = """
-INSERT INTO {states} (namespace, id, revision, status, created_at, updated_at, first_message, summary, parent_id,
-                      run_id, lease_until)
-SELECT s.namespace, CAST(:new_id AS TEXT), COALESCE(CAST(:revision AS BIGINT), s.revision),
-       COALESCE(CAST(:status AS TEXT), s.status), s.created_at, {updated},
-       COALESCE(CAST(:first_message AS TEXT), s.first_message), COALESCE(CAST(:summary AS TEXT), s.summary), s.id,
-       NULL, NULL
-FROM {states} s WHERE s.namespace = :namespace AND s.id = :id
-  AND (CAST(:follows AS {time}) IS NULL OR EXISTS (
-      SELECT 1 FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id
-      AND e.revision = CAST(:revision AS BIGINT) AND e.at = CAST(:follows AS {time})))
-ON CONFLICT (namespace, id) DO NOTHING
-"""
-
-FORK_EVENTS = """
-INSERT INTO {events} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload)
-SELECT e.namespace, CAST(:new_id AS TEXT), e.revision, e.kind, e.version, e.at, e.run_id, CAST(:append_id AS TEXT),
-       e.payload
-FROM {events} e WHERE e.namespace = :namespace AND e.state_id = :id
-  AND e.revision <= (SELECT revision FROM moved)
-"""
-
-FORK_BLOBS = """
-INSERT INTO {blobs} (namespace, state_id, sha256, media_type, size, data)
-SELECT b.namespace, CAST(:new_id AS TEXT), b.sha256, b.media_type, b.size, b.data
-FROM {blobs} b WHERE b.namespace = :namespace AND b.state_id = :id AND EXISTS (SELECT 1 FROM moved)
-"""
-
-INSERT_BLOB = """
-INSERT INTO {blobs} (namespace, state_id, sha256, media_type, size, data)
-SELECT s.namespace, s.id, CAST(:sha256 AS TEXT), CAST(:media_type AS TEXT), CAST(:size AS BIGINT), :data
-FROM {states} s WHERE s.namespace = :namespace AND s.id = :id
-ON CONFLICT (namespace, state_id, sha256) DO NOTHING
-"""

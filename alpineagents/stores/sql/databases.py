@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 
-import sniffio
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -35,7 +34,7 @@ class Databases:
 
     def __init__(self, target: URL | AsyncEngine, schema: str | None, migrate: bool, patience: float) -> None:
         self.target, self.schema, self.migrate, self.patience = target, schema, migrate, patience
-        self.tables = make_tables(schema)
+        self.tables, self.place = make_tables(schema), place(self.url)
         self.closed = False
         self.pid = os.getpid()
         self.by_loop: dict[asyncio.AbstractEventLoop, Database] = {}
@@ -48,21 +47,12 @@ class Databases:
     def in_memory(self) -> bool:
         return is_in_memory(self.url)
 
-    @property
-    def place(self) -> str:
-        return place(self.url)
-
     def here(self) -> Database:
         if self.closed:
             raise StoreClosedError(f"SQLStore({self.place!r})")
-        if sniffio.current_async_library() != "asyncio":
-            raise ConfigError(
-                'SQLStore runs on asyncio only, since its drivers do: anyio.run(main, backend="asyncio"). '
-                'On trio there are FileStore(".agent-runs") and MemoryStore()'
-            )
         if self.pid != os.getpid():
             self._forget()
-        loop = asyncio.get_running_loop()
+        loop = _running_loop()
         database = self.by_loop.get(loop)
         if database is None:
             self._abandon_closed()
@@ -120,3 +110,13 @@ class Databases:
             else:
                 continue  # it rests: what belongs to it can be closed once it runs again
             del self.by_loop[loop]
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError(
+            'SQLStore runs on asyncio only, since its drivers do: anyio.run(main, backend="asyncio"). '
+            'On trio there are FileStore(".agent-runs") and MemoryStore()'
+        ) from None

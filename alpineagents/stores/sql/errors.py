@@ -15,6 +15,9 @@ from alpineagents.errors import StoreError, StoreSchemaError, StoreUnavailableEr
 _LATER = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _NO_TABLE = "42P01"
 
+ERRORS = (DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError, sqlite3.Error, OSError, PoolTimeoutError)
+"""What SQLAlchemy, the drivers and their sockets raise."""
+
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
@@ -26,14 +29,7 @@ def translated(place: str) -> Iterator[None]:
     """
     try:
         yield
-    except (
-        DBAPIError,
-        asyncpg.PostgresError,
-        asyncpg.InterfaceError,
-        sqlite3.Error,
-        OSError,
-        PoolTimeoutError,
-    ) as error:
+    except ERRORS as error:
         raise translate(error, place) from error
 
 
@@ -45,6 +41,9 @@ def translate(error: Exception, place: str) -> Exception:
         return _of_sqlite(cause, place)
     if isinstance(cause, asyncpg.PostgresError) and not isinstance(cause, asyncpg.PostgresConnectionError):
         return _of_postgres(cause, place)
+    if isinstance(cause, ValueError):
+        # The driver cannot encode a value.
+        return StoreError(f"{place} cannot take what was given: {_short(cause)}")
     unreachable = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, PoolTimeoutError)
     if isinstance(cause, unreachable) or isinstance(error, (OperationalError, InterfaceError)):
         return StoreUnavailableError(

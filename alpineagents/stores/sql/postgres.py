@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -20,20 +20,20 @@ from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import (
-    ENDED,
-    FORK_BLOBS,
-    FORK_EVENTS,
-    FORK_STATE,
-    INSERT_BLOB,
+from alpineagents.stores.sql.append import (
+    FITS,
     INSERT_STATE,
+    MOVED_STATE,
+    STATE_COLUMNS,
+    STATE_VALUES,
     UPDATE_STATE,
     Append,
-    Database,
-    Fork,
-    Head,
-    Params,
+    Outcome,
+    Outcomes,
+    of_given,
 )
+from alpineagents.stores.sql.database import ENDED, Database, Head, Params
+from alpineagents.stores.sql.fork import FORK_BLOBS, FORK_EVENTS, FORK_STATE, INSERT_BLOB, Fork
 
 T = TypeVar("T")
 
@@ -83,6 +83,65 @@ def make_engine(url: URL, patience: float) -> AsyncEngine:
     return engine
 
 
+HEADER = {
+    "namespace": "TEXT",
+    "id": "TEXT",
+    "expected": "BIGINT",
+    "revision": "BIGINT",
+    "status": "TEXT",
+    "created_at": "TIMESTAMPTZ",
+    "follows": "TIMESTAMPTZ",
+    "first_message": "TEXT",
+    "summary": "TEXT",
+    "parent_id": "TEXT",
+    "run_id": "TEXT",
+    "seconds": "DOUBLE PRECISION",
+}
+"""The parameters of an append that move its header."""
+
+ROW = {
+    "row_revision": "BIGINT",
+    "row_kind": "TEXT",
+    "row_version": "INTEGER",
+    "row_at": "TIMESTAMPTZ",
+    "row_run_id": "TEXT",
+    "row_append_id": "TEXT",
+    "row_payload": "TEXT",
+}
+"""The columns of an Event's row."""
+
+
+def unnested(columns: Mapping[str, str]) -> str:
+    """Return SQL for a table whose columns are parameters, each an array of the name in the plural."""
+    return f"unnest({', '.join(f'CAST(:{name}s AS {kind}[])' for name, kind in columns.items())})"
+
+
+# A header that another transaction holds is left out, to be waited for alone: so a group waits for nobody that could
+# wait for it, and one State that is held keeps no other one.
+TOGETHER = f"""
+WITH given AS (
+    SELECT * FROM {unnested(HEADER)} WITH ORDINALITY AS given ({", ".join(HEADER)}, place)
+), created AS (
+    INSERT INTO {{states}} {STATE_COLUMNS} SELECT {of_given(STATE_VALUES)} FROM given WHERE given.expected = 0
+    ORDER BY given.namespace, given.id ON CONFLICT (namespace, id) DO NOTHING RETURNING namespace, id
+), free AS (
+    SELECT given.* FROM given, {{states}} s WHERE given.expected > 0 AND {of_given(FITS)}
+    FOR NO KEY UPDATE OF s SKIP LOCKED
+), moved AS (
+    UPDATE {{states}} AS s SET {of_given(MOVED_STATE)} FROM free AS given
+    WHERE s.namespace = given.namespace AND s.id = given.id RETURNING s.namespace, s.id
+), written AS (
+    SELECT given.namespace, given.id, given.place - 1 AS place FROM given
+    JOIN (SELECT * FROM created UNION ALL SELECT * FROM moved) AS headers USING (namespace, id)
+), history AS (
+    INSERT INTO {{events}} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload)
+    SELECT written.namespace, written.id, {", ".join(ROW)} FROM written
+    JOIN {unnested({"place": "BIGINT", **ROW})} AS rows (place, {", ".join(ROW)}) USING (place)
+)
+SELECT place FROM written
+"""  # noqa: S608
+
+
 class PostgresDatabase(Database):
     """A Postgres database."""
 
@@ -92,15 +151,12 @@ class PostgresDatabase(Database):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        rows = """
-            INSERT INTO {events} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload)
-            SELECT :namespace, :id, row.* FROM unnest(
-                CAST(:revisions AS BIGINT[]), CAST(:kinds AS TEXT[]), CAST(:versions AS INTEGER[]),
-                CAST(:ats AS TIMESTAMPTZ[]), CAST(:run_ids AS TEXT[]), CAST(:append_ids AS TEXT[]),
-                CAST(:payloads AS TEXT[])) AS row
-            WHERE EXISTS (SELECT FROM moved)"""
+        rows = f"""
+            INSERT INTO {{events}} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload)
+            SELECT :namespace, :id, row.* FROM {unnested(ROW)} AS row WHERE EXISTS (SELECT FROM moved)"""  # noqa: S608
         self._create = self.statement(f"WITH moved AS ({INSERT_STATE} RETURNING 1) {rows}")
         self._extend = self.statement(f"WITH moved AS ({UPDATE_STATE} RETURNING 1) {rows}")
+        self._together = self.statement(TOGETHER, of_many=True)
         self._delete = self.statement("DELETE FROM {states} WHERE namespace = :namespace AND id = :id")
         self._page = self.statement(
             "SELECT s.revision AS head, s.parent_id, "
@@ -110,10 +166,24 @@ class PostgresDatabase(Database):
             "ORDER BY e.revision"
         )
 
-    async def append(self, append: Append) -> int | Found | None:
-        return await self._on_driver(self._writer(append))
+    async def append_alone(self, append: Append) -> Outcome:
+        return await self._limited(self._writer(append))
 
-    async def append_in(self, connection: AsyncConnection, append: Append) -> int | Found | None:
+    async def append_together(self, appends: Sequence[Append]) -> Outcomes:
+        headers, rows = [append.params() for append in appends], [row for append in appends for row in append.rows]
+        columns: dict[str, object] = {f"{name}s": [header[name] for header in headers] for name in HEADER}
+        columns |= _row_columns(rows)
+        columns["places"] = [place for place, append in enumerate(appends) for _ in append.rows]
+        args = self._together.args(columns)
+
+        async def write(driver: asyncpg.Connection) -> list[asyncpg.Record]:
+            written: list[asyncpg.Record] = await driver.fetch(self._together.sql, *args)
+            return written
+
+        written = await self._limited(write)
+        return {appends[place].key: appends[place].revision for (place,) in written}
+
+    async def append_in(self, connection: AsyncConnection, append: Append) -> Outcome:
         driver = (await connection.get_raw_connection()).driver_connection
         assert driver is not None
         if not driver.is_in_transaction():
@@ -139,19 +209,16 @@ class PostgresDatabase(Database):
         finally:
             timer.cancel()
 
-    def _writer(self, append: Append) -> Callable[[asyncpg.Connection], Awaitable[int | Found | None]]:
-        params = append.params()
-        columns = list(zip(*append.rows, strict=True))
-        names = ("revisions", "kinds", "versions", "ats", "run_ids", "append_ids", "payloads")
-        params.update(zip(names, columns, strict=True))
+    def _writer(self, append: Append) -> Callable[[asyncpg.Connection], Coroutine[Any, Any, Outcome]]:
+        params = {**append.params(), **_row_columns(append.rows)}
         statement = self._extend if append.expected else self._create
-        args, find_args = statement.args(params), self._found.args(params)
+        args = statement.args(params)
 
-        async def write(driver: asyncpg.Connection) -> int | Found | None:
+        async def write(driver: asyncpg.Connection) -> Outcome:
             tag: str = await driver.execute(statement.sql, *args)
             if _count(tag):
-                return append.expected + len(append.rows)
-            found = await driver.fetchrow(self._found.sql, *find_args)
+                return append.revision
+            found = await driver.fetchrow(self._found.sql, *self._found.args(params))
             return None if found is None else Found(*found)
 
         return write
@@ -162,7 +229,7 @@ class PostgresDatabase(Database):
         async def write(driver: asyncpg.Connection) -> bool:
             return _count(await driver.execute(self._renew.sql, *args)) > 0
 
-        return await self._on_driver(write)
+        return await settled(lambda: self._limited(write))
 
     async def write_blob(self, params: Params) -> bool:
         insert = self.statement(INSERT_BLOB.replace(":data", "CAST(:data AS BYTEA)"))
@@ -171,7 +238,7 @@ class PostgresDatabase(Database):
         async def write(driver: asyncpg.Connection) -> bool:
             return _count(await driver.execute(insert.sql, *args)) > 0
 
-        return await self._on_driver(write)
+        return await settled(lambda: self._limited(write))
 
     async def fork(self, fork: Fork) -> int | None:
         # One statement sees one moment of the State, however fast a run writes meanwhile.
@@ -181,7 +248,7 @@ class PostgresDatabase(Database):
         async def write(driver: asyncpg.Connection) -> int | None:
             return _count(await driver.execute(copy.sql, *args)) or None
 
-        return await self._on_driver(write)
+        return await settled(lambda: self._limited(write))
 
     async def delete(self, key: StateKey) -> bool:
         # The rows of the other tables go with it.
@@ -190,7 +257,7 @@ class PostgresDatabase(Database):
         async def write(driver: asyncpg.Connection) -> bool:
             return _count(await driver.execute(self._delete.sql, *args)) > 0
 
-        return await self._on_driver(write)
+        return await settled(lambda: self._limited(write))
 
     async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[Head | None, list[EventRow]]:
         upto = after + size if until is None else min(after + size, until)
@@ -200,29 +267,31 @@ class PostgresDatabase(Database):
             rows: list[asyncpg.Record] = await driver.fetch(self._page.sql, *args)
             return rows
 
-        rows = await self._on_driver(fetch)
+        rows = await settled(lambda: self._limited(fetch))
         if not rows:
             return None, []
         return Head(rows[0][0], rows[0][1]), [EventRow(*tuple(row)[2:]) for row in rows if row[2] is not None]
 
-    async def _on_driver(self, function: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
-        async def hop() -> T:
-            async with self.engine.connect() as connection:
-                driver = (await connection.get_raw_connection()).driver_connection
-                assert driver is not None
-                try:
-                    async with self.limited(connection):
-                        return await function(driver)
-                except BaseException as error:
-                    if isinstance(error, TimeoutError):
-                        driver.terminate()
-                    # Only a connection that is at rest goes back to the pool.
-                    if driver.is_closed() or driver.is_in_transaction():
-                        await connection.invalidate()
-                    raise
+    async def _limited(self, function: Callable[[asyncpg.Connection], Coroutine[Any, Any, T]]) -> T:
+        async def within(driver: asyncpg.Connection) -> T:
+            timer = asyncio.get_running_loop().call_later(STATEMENT_SECONDS, driver.terminate)
+            try:
+                return await function(driver)
+            except TimeoutError:
+                driver.terminate()
+                raise
+            finally:
+                timer.cancel()
 
-        return await settled(hop)
+        return await self._on_driver(within)
+
+    def _is_at_rest(self, driver: asyncpg.Connection) -> bool:
+        return not driver.is_closed() and not driver.is_in_transaction()
 
 
 def _count(tag: str) -> int:
     return int(tag.rsplit(" ", 1)[1])
+
+
+def _row_columns(rows: Sequence[EventRow]) -> dict[str, object]:
+    return {f"row_{name}s": column for name, column in zip(EventRow._fields, zip(*rows, strict=True), strict=True)}

@@ -7,32 +7,23 @@ from __future__ import annotations
 import sqlite3
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
-from sqlalchemy import URL, StaticPool, event
+from sqlalchemy import URL, PoolResetState, StaticPool, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from alpineagents.errors import StoreError
 from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import Found, StateKey
-from alpineagents.stores.sql.database import (
-    ENDED,
-    FORK_BLOBS,
-    FORK_EVENTS,
-    FORK_STATE,
-    INSERT_BLOB,
-    Append,
-    Database,
-    Fork,
-    Head,
-    Params,
-)
+from alpineagents.stores.sql.append import Append, Outcome, Outcomes
+from alpineagents.stores.sql.database import ENDED, Database, Head, Params
+from alpineagents.stores.sql.fork import FORK_BLOBS, FORK_EVENTS, FORK_STATE, INSERT_BLOB, Fork
 from alpineagents.stores.sql.urls import is_in_memory, sqlite_file
 
 T = TypeVar("T")
@@ -44,7 +35,8 @@ _OPENED: weakref.WeakKeyDictionary[AsyncEngine, weakref.WeakSet[aiosqlite.Connec
 def make_engine(url: URL, patience: float) -> AsyncEngine:
     """Return an engine whose connections are durable and wait their turn, `patience` seconds at most."""
     pool: dict[str, Any] = {"poolclass": StaticPool} if is_in_memory(url) else {}
-    engine = create_async_engine(url, connect_args={"timeout": patience}, **pool)
+    # The pool would roll back each connection that comes back, which is a hop to its thread.
+    engine = create_async_engine(url, connect_args={"timeout": patience}, pool_reset_on_return=None, **pool)
 
     opened = _OPENED[engine] = weakref.WeakSet()
 
@@ -58,6 +50,11 @@ def make_engine(url: URL, patience: float) -> AsyncEngine:
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
+
+    @event.listens_for(engine.sync_engine, "reset")
+    def reset(connection: Any, _record: object, state: PoolResetState) -> None:
+        if state.asyncio_safe and connection.driver_connection.in_transaction:
+            connection.rollback()
 
     return engine
 
@@ -89,61 +86,65 @@ class SQLiteDatabase(Database):
             "SELECT revision, parent_id FROM {states} WHERE namespace = :namespace AND id = :id"
         )
 
-    async def append(self, append: Append) -> int | Found | None:
+    async def append_alone(self, append: Append) -> Outcome:
         return await self._transaction(self._writer(append))
 
-    async def append_in(self, connection: AsyncConnection, append: Append) -> int | Found | None:
+    async def append_together(self, appends: Sequence[Append]) -> Outcomes:
+        writers = [(append.key, self._writer(append)) for append in appends]
+        return await self._transaction(lambda db: {key: write(db) for key, write in writers})
+
+    async def append_in(self, connection: AsyncConnection, append: Append) -> Outcome:
         write = self._writer(append)
 
-        def within(db: sqlite3.Connection) -> int | Found | None:
+        def within(db: sqlite3.Connection) -> Outcome:
             if not db.in_transaction:
                 raise StoreError(ENDED)
             return write(db)
 
-        return await _on_thread_of(connection, within)
+        return await _on_thread_of(await _driver_of(connection), within)
 
     async def begin(self, connection: AsyncConnection) -> None:
-        await _on_thread_of(connection, lambda db: db.execute("BEGIN IMMEDIATE"))
+        await _on_thread_of(await _driver_of(connection), lambda db: db.execute("BEGIN IMMEDIATE"))
 
     async def commit(self, connection: AsyncConnection) -> None:
-        await _on_thread_of(connection, lambda db: db.execute("COMMIT"))
+        await _on_thread_of(await _driver_of(connection), lambda db: db.execute("COMMIT"))
 
     async def _throw_away(self, connection: AsyncConnection) -> None:
         # The connection of a database in memory is the database, so it is kept.
-        await _on_thread_of(connection, lambda db: db.rollback())
+        await _on_thread_of(await _driver_of(connection), lambda db: db.rollback())
         if not isinstance(self.engine.pool, StaticPool):
             await super()._throw_away(connection)
 
-    def _writer(self, append: Append) -> Callable[[sqlite3.Connection], int | Found | None]:
+    def _writer(self, append: Append) -> Callable[[sqlite3.Connection], Outcome]:
         params = append.params()
         params["created_at"] = _to_text(append.header.created_at)
         params["follows"] = None if append.header.follows is None else _to_text(append.header.follows)
         params["updated_at"] = _to_text(datetime.now(UTC))
         move = self._update if append.expected else self._insert
-        move_args, find_args = move.args(params), self._found.args(params)
+        move_args = move.args(params)
         # The columns of a row in the order of its statement: every append takes this way.
         rows = [
             (*append.key, row.revision, row.kind, row.version, _to_text(row.at), row.run_id, row.append_id, row.payload)
             for row in append.rows
         ]
 
-        def write(db: sqlite3.Connection) -> int | Found | None:
+        def write(db: sqlite3.Connection) -> Outcome:
             if db.execute(move.sql, move_args).rowcount:
                 db.executemany(self._insert_events.sql, rows)
-                return append.expected + len(rows)
-            found = db.execute(self._found.sql, find_args).fetchone()
+                return append.revision
+            found = db.execute(self._found.sql, self._found.args(params)).fetchone()
             return found and Found(found[0], found[1] and _from_text(found[1]), found[2], found[3])
 
         return write
 
     async def renew(self, params: Params) -> bool:
         args = self._renew.args(params)
-        return await self._transaction(lambda db: db.execute(self._renew.sql, args).rowcount > 0)
+        return await settled(lambda: self._transaction(lambda db: db.execute(self._renew.sql, args).rowcount > 0))
 
     async def write_blob(self, params: Params) -> bool:
         insert = self.statement(INSERT_BLOB)
         args = insert.args(params)
-        return await self._transaction(lambda db: db.execute(insert.sql, args).rowcount > 0)
+        return await settled(lambda: self._transaction(lambda db: db.execute(insert.sql, args).rowcount > 0))
 
     async def fork(self, fork: Fork) -> int | None:
         params = fork.params()
@@ -164,7 +165,7 @@ class SQLiteDatabase(Database):
             copied: int = db.execute("SELECT changes()").fetchone()[0]
             return copied
 
-        return await self._transaction(copy)
+        return await settled(lambda: self._transaction(copy))
 
     async def delete(self, key: StateKey) -> bool:
         def write(db: sqlite3.Connection) -> bool:
@@ -173,7 +174,7 @@ class SQLiteDatabase(Database):
             db.execute("DELETE FROM agent_events WHERE namespace = ? AND state_id = ?", key)
             return db.execute("DELETE FROM agent_states WHERE namespace = ? AND id = ?", key).rowcount > 0
 
-        return await self._transaction(write)
+        return await settled(lambda: self._transaction(write))
 
     async def page(self, key: StateKey, after: int, until: int | None, size: int) -> tuple[Head | None, list[EventRow]]:
         upto = after + size if until is None else min(after + size, until)
@@ -184,7 +185,7 @@ class SQLiteDatabase(Database):
             head = db.execute(self._head.sql, head_args).fetchone()
             return (None, []) if head is None else (Head(*head), db.execute(self._page.sql, page_args).fetchall())
 
-        head, rows = await self._on_thread(fetch)
+        head, rows = await settled(lambda: self._on_thread(fetch))
         return head, [EventRow(row[0], row[1], row[2], _from_text(row[3]), row[4], row[5], row[6]) for row in rows]
 
     def abandon(self) -> None:
@@ -219,16 +220,12 @@ class SQLiteDatabase(Database):
             self._check_file()
             return function(db)
 
-        async def hop() -> T:
-            async with self.engine.connect() as connection:
-                return await _on_thread_of(connection, checked)
-
-        return await settled(hop)
+        return await self._on_driver(lambda driver: _on_thread_of(driver, checked))
 
     @asynccontextmanager
     async def limited(self, connection: AsyncConnection) -> AsyncIterator[None]:
         # The driver has a limit of its own; what else is to be seen to before a statement is the file.
-        await _on_thread_of(connection, lambda _: self._check_file())
+        await _on_thread_of(await _driver_of(connection), lambda _: self._check_file())
         yield
 
     def _check_file(self) -> None:
@@ -254,15 +251,19 @@ class SQLiteDatabase(Database):
             )
 
 
-async def _on_thread_of(connection: AsyncConnection, function: Callable[[sqlite3.Connection], T]) -> T:
-    driver = (await connection.get_raw_connection()).driver_connection
+async def _driver_of(connection: AsyncConnection) -> aiosqlite.Connection:
+    driver: aiosqlite.Connection | None = (await connection.get_raw_connection()).driver_connection
     assert driver is not None
-    result: T = await driver._execute(function, driver._conn)  # aiosqlite has no other way
+    return driver
+
+
+async def _on_thread_of(driver: aiosqlite.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
+    result: T = await driver._execute(function, driver._conn)  # type: ignore[no-untyped-call]  # aiosqlite has no other way
     return result
 
 
 def _to_text(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
 def _from_text(text: str) -> datetime:

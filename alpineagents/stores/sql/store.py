@@ -5,6 +5,8 @@ The SQL store: the same rules on SQLite and Postgres, over one schema and one wa
 from __future__ import annotations
 
 import math
+import random
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tenacity
+import anyio
 from sqlalchemy import URL, ColumnElement, Row, Text, select, tuple_, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -31,7 +33,6 @@ from alpineagents.snapshot import Status
 from alpineagents.stores.base import Store, check_listing
 from alpineagents.stores.codec import EventRow, decode_all, encode
 from alpineagents.stores.header import (
-    Found,
     Lease,
     StateHeader,
     StateInfo,
@@ -40,9 +41,11 @@ from alpineagents.stores.header import (
     describe,
     settle_refusal,
 )
-from alpineagents.stores.sql.database import Append, Database, Fork, Head
+from alpineagents.stores.sql.append import Append, Outcome
+from alpineagents.stores.sql.database import Database, Head
 from alpineagents.stores.sql.databases import BACKENDS, Databases
 from alpineagents.stores.sql.errors import translated
+from alpineagents.stores.sql.fork import Fork
 from alpineagents.stores.sql.urls import async_url
 
 T = TypeVar("T")
@@ -263,20 +266,18 @@ class SQLStore(Store):
                 await database.open()
         patience = self._databases.patience
 
-        def is_over(call: tenacity.RetryCallState) -> bool:
-            # A connection that has died unnoticed uses up a statement's whole time, and a new one may do at once.
-            enough = database.waits_by_itself or call.attempt_number > 1
-            return enough and (call.seconds_since_start or 0.0) >= patience
-
-        async for attempt in tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(StoreUnavailableError),
-            stop=is_over,
-            wait=tenacity.wait_random_exponential(multiplier=0.05, max=2.0),
-            reraise=True,
-        ):
-            with attempt, translated(place):
-                return await work(database)
-        raise AssertionError("the last attempt raises")
+        tries, start = 0, time.monotonic()
+        while True:
+            tries += 1
+            try:
+                with translated(place):
+                    return await work(database)
+            except StoreUnavailableError:
+                # A connection that has died unnoticed uses up a statement's whole time, and a new one may do at once.
+                enough = database.waits_by_itself or tries > 1
+                if enough and time.monotonic() - start >= patience:
+                    raise
+            await anyio.sleep(random.uniform(0.0, min(0.05 * 2**tries, 2.0)))
 
 
 class SQLTransaction:
@@ -307,7 +308,7 @@ class SQLTransaction:
         return _landed(append, outcome)
 
 
-def _landed(append: Append, outcome: int | Found | None) -> int:
+def _landed(append: Append, outcome: Outcome) -> int:
     if isinstance(outcome, int):
         return outcome
     key, expected = append.key, append.expected
