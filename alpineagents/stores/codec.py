@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
+import pydantic_core
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -71,19 +72,9 @@ def from_json(fact: type[FactT], text: str) -> FactT:
     Return the frozen value that `ascii_json` wrote.
 
     Raises:
-        ValidationError: it is not one.
+        ValueError: it is not one.
     """
-    try:
-        return fact.model_validate_json(text)
-    except ValidationError as error:
-        if error.errors(include_url=False, include_input=False)[0]["type"] != "json_invalid":
-            raise
-        # A lone surrogate, which pydantic's reader refuses; if it is no JSON at all, this one says so too.
-        try:
-            value = json.loads(text)
-        except ValueError:
-            raise error from None
-    return fact.model_validate(value)
+    return fact.model_validate(_parsed(text))
 
 
 def decode(row: EventRow, *, state_id: str = "") -> Event:
@@ -107,9 +98,7 @@ def decode(row: EventRow, *, state_id: str = "") -> Event:
             f"its version of {row.kind!r} is {row.version}, this release reads up to {newest}: upgrade alpineagents",
         )
     try:
-        if row.version == newest:
-            return _decode_json(kind, row)
-        return _decode_old(kind, row, newest)
+        return _event_of(kind, row, newest)
     except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StateDamagedError(state_id, row.revision, f"its payload is not a {row.kind!r} ({_why(error)})") from error
 
@@ -135,26 +124,24 @@ def decode_all(rows: Iterable[EventRow], *, state_id: str = "") -> tuple[list[Ev
     return events, None
 
 
-def _decode_json(kind: type[Event], row: EventRow) -> Event:
-    # One pass of the JSON reader makes the whole Event; the columns are put in front of the payload's own fields.
-    run_id = "null" if row.run_id is None else json.dumps(row.run_id)
-    fields = row.payload[1:] if row.payload != "{}" else "}"
-    comma = "" if fields == "}" else ","
-    text = f'{{"revision":{row.revision},"at":"{row.at.isoformat()}","run_id":{run_id}{comma}{fields}'
-    if row.payload[:1] != "{":
-        raise ValueError("it does not begin with {")
-    # Of two fields of one name the reader would take the later, the payload's. Inside of values such names are rare.
-    if any(f'"{name}":' in row.payload for name in _COLUMNS) and _COLUMNS & json.loads(row.payload).keys():
-        raise ValueError("it names a revision, a time, a run or a kind of its own")
-    return from_json(kind, text)
-
-
-def _decode_old(kind: type[Event], row: EventRow, newest: int) -> Event:
-    payload: Any = json.loads(row.payload)
+def _event_of(kind: type[Event], row: EventRow, newest: int) -> Event:
+    payload = _parsed(row.payload)
     for version in range(row.version, newest):
         payload = UPCASTERS[row.kind, version](payload)
-    columns = {"revision": row.revision, "at": row.at, "run_id": row.run_id}
-    return kind.model_validate({**payload, **columns})
+    if not isinstance(payload, dict):
+        raise ValueError("it is no JSON object")
+    if not _COLUMNS.isdisjoint(payload):
+        raise ValueError("it names a revision, a time, a run or a kind of its own")
+    payload["revision"], payload["at"], payload["run_id"] = row.revision, row.at, row.run_id
+    return kind.model_validate(payload)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return pydantic_core.from_json(text)
+    except ValueError:
+        # A lone surrogate, which pydantic's reader refuses; if it is no JSON at all, this one says so too.
+        return json.loads(text)
 
 
 def _iso(value: object) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from alpineagents.errors import StateBusyError, StateConflictError, StateExistsError, StateNotFoundError
 from alpineagents.snapshot import StateSnapshot, Status
@@ -113,15 +113,19 @@ class StateInfo(BaseModel):
     lease_until: datetime | None = None
 
 
+_STATUSES = frozenset(get_args(Status))
+_IN_SUMMARY = tuple(Summary.model_fields)
+
+
 def describe(key: StateKey, summary: str | Summary, *, status: str, **columns: Any) -> StateInfo:
     """Return a State as lists show it, from the columns of its header; one that cannot be read is no bar to a list."""
     if isinstance(summary, str):
         try:
             summary = from_json(Summary, summary)
-        except ValidationError:
+        except ValueError:
             status, summary = "", Summary()
-    columns["status"] = status if status in get_args(Status) else "unknown"
-    parts = {name: getattr(summary, name) for name in Summary.model_fields}
+    columns["status"] = status if status in _STATUSES else "unknown"
+    parts = {name: getattr(summary, name) for name in _IN_SUMMARY}
     return StateInfo(id=key.id, namespace=key.namespace, **parts, **columns)
 
 
