@@ -1,8 +1,4 @@
-"""
-`python -m benchmarks`: what an append, a step late in a history and a load cost, as ratios to the driver alone.
-
-The two sides take turns in one run, so that a machine that is busy slows both. Medians are printed, never judged.
-"""
+"""`python -m benchmarks`: what an append, many at once, a load and a list cost, as ratios to the driver alone."""
 
 from __future__ import annotations
 
@@ -11,122 +7,89 @@ import asyncio
 import json
 import os
 import platform
-import statistics
 import tempfile
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from alpineagents import Agent, MemoryStore, Message, SQLStore, State, tool
-from alpineagents.testing import FakeModel, tool_call
-from benchmarks.raw import RawPostgres, RawSQLite
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
-TEXT = "x" * 560
+from alpineagents import SQLStore
+from alpineagents.stores.sql.urls import async_url
+from benchmarks.figures import Figure, at_once, lists, processes, reading, room, steps, turn
+from benchmarks.raw import raw_of
+
 ROUNDS = 300
 
 
-async def clocked(work: Callable[[], Awaitable[object]]) -> float:
-    """Return the microseconds that the work takes."""
-    start = time.perf_counter()
-    await work()
-    return (time.perf_counter() - start) * 1e6
+async def fill(url: str, number: int) -> None:
+    """Put so many headers into a database, each a second older than the one before."""
+    is_postgres = url.startswith("postgres")
+    columns = "(namespace, id, revision, status, created_at, updated_at, first_message, summary)"
+    values = "'', 'listed-' || i, 1, 'ready', {at}, {at}, 'hello', '{{}}'"
+    if is_postgres:
+        at = "CAST('2020-01-01' AS TIMESTAMPTZ) - make_interval(secs => i)"
+        rows = f"SELECT {values.format(at=at)} FROM generate_series(1, {number}) AS i"
+    else:
+        at = "strftime('%Y-%m-%d %H:%M:%S.000000', '2020-01-01', '-' || i || ' seconds')"
+        numbers = f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number})"
+        rows = f"{numbers} SELECT {values.format(at=at)} FROM n"
+    engine = create_async_engine(async_url(url))
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql(f"INSERT INTO agent_states {columns} {rows}")
+    if is_postgres:
+        async with engine.connect() as connection:
+            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("VACUUM ANALYZE"))
+    await engine.dispose()
 
 
-async def grown(store: SQLStore, id: str, events: int) -> State:
-    """Return a saved State with so many Events."""
-    state = State(id=id, messages=[Message.user(TEXT) for _ in range(events)])
-    await store.save(state)
-    return state
-
-
-async def compare(name: str, store: SQLStore, raw: RawSQLite | RawPostgres, rounds: int) -> dict[str, float]:
+async def measure(name: str, url: str, rounds: int) -> list[Figure]:
     """Measure one database."""
-    await grown(store, "raw", 10)
-    await raw.begin(10)
-    early, late = await grown(store, "early", 10), await grown(store, "late", 10_000)
-    several = await grown(store, "several", 10)
-    payload = json.dumps({"message": {"role": "user", "content": [{"type": "text", "text": TEXT}], "is_notice": False}})
-
-    async def step(state: State, events: int = 1) -> None:
-        for _ in range(events):
-            state.add_message(Message.user(TEXT))
-        await store.save(state)
-
-    works: dict[str, Callable[[], Awaitable[object]]] = {
-        "raw": lambda: raw.append(payload),
-        "early": lambda: step(early),
-        "late": lambda: step(late),
-        "ten": lambda: step(several, 10),
-    }
-    times: dict[str, list[float]] = {work: [] for work in works}
-    for _ in range(rounds):
-        for work, run in works.items():
-            times[work].append(await clocked(run))
-    median = {work: statistics.median(taken[rounds // 10 :]) for work, taken in times.items()}
-    loads = [await clocked(lambda: store.load("late")) for _ in range(5)]
-
-    async def raw_load() -> None:
-        _ = [json.loads(text) for text in await raw.payloads()]
-
-    raw_loads = [await clocked(raw_load) for _ in range(5)]
-    return {
-        f"{name}: raw append, µs": median["raw"],
-        f"{name}: one Event an append, × raw": median["early"] / median["raw"],
-        f"{name}: the same at Event 10,000, × at Event 10": median["late"] / median["early"],
-        f"{name}: ten Events in one append, × one": median["ten"] / median["early"],
-        f"{name}: load of 10,000 Events, ms": statistics.median(loads) / 1e3,
-        f"{name}: the same, × SELECT and json of {raw.revision} Events an Event": (
-            statistics.median(loads) / 10_000 / (statistics.median(raw_loads) / raw.revision)
-        ),
-    }
+    async with SQLStore(url, migrate=True) as store:
+        raw = raw_of(url)
+        figures = await room(store, raw, name)
+        figures += await steps(store, raw, rounds)
+        figures += await reading(store, raw)
+        figures += await at_once(store, url, rounds)
+        figures += await processes(url, rounds // 6)
+        figures += await lists(store, raw, lambda number: fill(url, number))
+        await raw.aclose()
+    return figures
 
 
-@tool(read_only=True)
-def nothing() -> None:
-    """Do nothing."""
-
-
-async def turn(rounds: int) -> dict[str, float]:
-    """Measure a turn with one tool, where nothing is on disk."""
-    agent = Agent(asking_model(), tools=[nothing], store=MemoryStore())
-    await agent.run("Go")
-    taken = [await clocked(lambda: agent.run("Go")) for _ in range(rounds)]
-    return {"memory: a run of two turns with one tool, µs": statistics.median(taken)}
-
-
-def asking_model() -> FakeModel:
-    """Return a model that asks for the tool once a run."""
-    return FakeModel(lambda request: "Done." if request.messages[-1].tool_results else tool_call("nothing"))
+def table(name: str, figures: list[Figure]) -> None:
+    """Print what was measured."""
+    print(f"\n{name}\n\n| work | median | from | to | target | |\n|---|---|---|---|---|---|")
+    for figure in figures:
+        bound = "" if figure.target is None else f"{'≥' if figure.at_least else '≤'} {figure.target:g}"
+        words = "falls short" if figure.falls_short else ""
+        values = " | ".join(f"{value:,.2f}" for value in (figure.median, min(figure.values), max(figure.values)))
+        print(f"| {figure.name} | {values} | {bound} | {words} |")
 
 
 async def main() -> None:
-    """Run what the arguments ask for and print a table."""
+    """Run what the arguments ask for and print tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="appends of each kind (default: %(default)s)")
     parser.add_argument(
         "--postgres", default=os.environ.get("DATABASE_URL"), help="URL of an empty database (default: DATABASE_URL)"
     )
+    parser.add_argument("--folder", help="where the SQLite file is made (default: the one for temporary files)")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     given = parser.parse_args()
-    figures: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/bench.db"
-        async with SQLStore(path) as store:
-            raw: RawSQLite | RawPostgres = RawSQLite(path, "raw")
-            figures |= await compare("SQLite", store, raw, given.rounds)
-            await raw.aclose()
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start")
+    found: dict[str, list[Figure]] = {}
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        found["SQLite"] = await measure("SQLite", f"{folder}/bench.db", given.rounds)
+        table("SQLite", found["SQLite"])
     if given.postgres:
-        async with SQLStore(given.postgres, migrate=True) as store:
-            raw = RawPostgres(given.postgres, "raw")
-            figures |= await compare("Postgres", store, raw, given.rounds)
-            await raw.aclose()
-    figures |= await turn(given.rounds)
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, medians of {given.rounds} rounds\n")
-    print("| work | figure |\n|---|---|")
-    for name, figure in figures.items():
-        print(f"| {name} | {figure:,.2f} |")
+        found["Postgres"] = await measure("Postgres", given.postgres, given.rounds)
+        table("Postgres", found["Postgres"])
+    found["memory"] = await turn(given.rounds)
+    table("memory", found["memory"])
     if given.json:
-        given.json.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        plain = {name: {figure.name: list(figure.values) for figure in figures} for name, figures in found.items()}
+        given.json.write_text(json.dumps(plain, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())
