@@ -8,11 +8,12 @@ it counts for that tool with those arguments and for nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
 
+from alpineagents import clock
 from alpineagents.digests import digest_of
 from alpineagents.errors import AlreadyDecidedError, ApprovalError, ConfigError
 from alpineagents.events import ApprovalDecided, ToolFinished
@@ -108,7 +109,7 @@ def decided(
     call = state.snapshot().calls.get(call_id)
     if call is None or not call.waits:
         raise _refusal(state, call_id, call)
-    if is_over(call, datetime.now(UTC)):
+    if is_over(call, clock.now()):
         assert call.request is not None
         assert call.request.expires_at is not None
         raise ApprovalError(
