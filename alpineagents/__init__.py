@@ -1,6 +1,6 @@
 """Agents whose every step is a row in a SQL table: what was acknowledged is never lost, and any process goes on."""
 
-from alpineagents.agent import Agent, Reporter, RunStream
+from alpineagents.agent import Agent, Reporter
 from alpineagents.approvals import PendingApproval
 from alpineagents.conditions import out_of_time, repeating, spent_more_than, waiting_for_user
 from alpineagents.errors import (
@@ -92,6 +92,7 @@ from alpineagents.stopped import (
     WaitingForApproval,
 )
 from alpineagents.stores import FileStore, MemoryStore, SQLStore, StateHeader, StateInfo, StateKey, Store
+from alpineagents.stream import RunStream
 from alpineagents.tools import Progress, Tool, ToolContext, tool
 from alpineagents.usage import Price, Usage
 

@@ -9,13 +9,12 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType, NoneType
-from typing import Any, Self, TypeVar, get_args, overload
+from typing import Any, Generic, Self, cast, get_args, overload
 
-import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from pydantic import JsonValue
+from typing_extensions import TypeVar
 
 from alpineagents.answers import ask_beside, shape_answer
 from alpineagents.context import measured, split, tokens_of
@@ -34,6 +33,7 @@ from alpineagents.runner import Item, Run, current, repeat, waiting_for_approval
 from alpineagents.state import State, check_id
 from alpineagents.stopped import Stopped, StoppedByUntil
 from alpineagents.stores.base import Store
+from alpineagents.stream import RunStream, streamed
 from alpineagents.sync import run_sync
 from alpineagents.tools import Tool, toolbox
 from alpineagents.turn import ask_model, compact_context, make_calls, next_request
@@ -41,12 +41,14 @@ from alpineagents.turn import ask_model, compact_context, make_calls, next_reque
 log = logging.getLogger("alpineagents")
 
 T = TypeVar("T")
+OutputT = TypeVar("OutputT", default=JsonValue)
+"""What a run gives back: JSON, or a value of the type that `output` names."""
 
 Reporter = Callable[[Item], None]
 """Gets each item of each run of an Agent; it returns at once."""
 
 
-class Agent:
+class Agent(Generic[OutputT]):
     """
     A model with tools, a loop, and a store that every step is saved in.
 
@@ -91,7 +93,7 @@ class Agent:
         store: Store | None = None,
         human: Human | None = None,
         reporter: Reporter | None = None,
-        output: type[Any] | None = None,
+        output: type[OutputT] | None = None,
         name: str | None = None,
         on_unknown: OnUnknown = "report",
         lease: float = 60.0,
@@ -127,7 +129,7 @@ class Agent:
         self.store = store
         self.reporter = reporter
         self.output = output
-        self.shape: Shape[Any] | None = Shape.of(output)
+        self.shape: Shape[OutputT] | None = Shape.of(output)
         self.name = name
         self.on_unknown: OnUnknown = on_unknown
         self.lease = float(lease)
@@ -182,7 +184,7 @@ class Agent:
 
     # -------------------------------------------------------------------------------------------- run
 
-    async def run(self, prompt: str | Message | State, *, id: str | None = None) -> Any:
+    async def run(self, prompt: str | Message | State, *, id: str | None = None) -> OutputT | None:
         """
         Run the loop until it stops, saving each step.
 
@@ -204,9 +206,11 @@ class Agent:
         """
         state = self._state_for(prompt, id)
         await self._run(state, lambda _item: None)
-        return state.answer if self.shape is None or state.answer is None else self.shape.restored(state.answer)
+        if self.shape is None or state.answer is None:
+            return cast(OutputT | None, state.answer)
+        return self.shape.restored(state.answer)
 
-    async def resume(self, id: str, prompt: str | Message | None = None) -> Any:
+    async def resume(self, id: str, prompt: str | Message | None = None) -> OutputT | None:
         """
         Load a State, add the message, run: continue a saved State in one call.
 
@@ -251,28 +255,8 @@ class Agent:
             ['model_replied', 'run_stopped']
         """
         state = self._state_for(prompt, id)
-        send, receive = anyio.create_memory_object_stream[Item](math.inf)
-        stream = RunStream(state, receive)
-        body_error: BaseException | None = None
-        async with receive, anyio.create_task_group() as group:
-            group.start_soon(self._feed, stream, send)
-            try:
-                yield stream
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as error:  # noqa: BLE001  # handed over: the task group would wrap it
-                body_error = error
-            group.cancel_scope.cancel()
-        if body_error is not None:
-            raise body_error
-        stream.raise_failure()
-
-    async def _feed(self, stream: RunStream, send: MemoryObjectSendStream[Item]) -> None:
-        with send:
-            try:
-                await self._run(stream.state, send.send_nowait)
-            except Exception as error:  # noqa: BLE001  # handed over to the reader
-                stream.fail(error)
+        async with streamed(state, partial(self._run, state)) as stream:
+            yield stream
 
     def _report(self, item: Item) -> None:
         if self.reporter is not None:
@@ -472,11 +456,11 @@ class Agent:
 
     # -------------------------------------------------------------------------------------------- for scripts
 
-    def run_sync(self, prompt: str | Message | State, *, id: str | None = None) -> Any:
+    def run_sync(self, prompt: str | Message | State, *, id: str | None = None) -> OutputT | None:
         """Do what `run` does, in a script."""
         return run_sync(self.run(prompt, id=id), called="run_sync", instead="await agent.run(…)")
 
-    def resume_sync(self, id: str, prompt: str | Message | None = None) -> Any:
+    def resume_sync(self, id: str, prompt: str | Message | None = None) -> OutputT | None:
         """Do what `resume` does, in a script."""
         return run_sync(self.resume(id, prompt), called="resume_sync", instead="await agent.resume(…)")
 
@@ -495,48 +479,6 @@ class Agent:
         if not isinstance(prompt, str):
             raise ConfigError(f"a {type(prompt).__name__} is no prompt: give a text, a Message or a State")
         return Message.user(prompt)
-
-
-class RunStream:
-    """
-    The items of a run; iterate over it once.
-
-    Attributes:
-        state: the State that runs.
-    """
-
-    def __init__(self, state: State, items: MemoryObjectReceiveStream[Item]) -> None:
-        self.state = state
-        self._items = items
-        self._failure: Exception | None = None
-
-    @property
-    def answer(self) -> JsonValue:
-        """The answer, once there is one."""
-        return self.state.answer
-
-    def fail(self, error: Exception) -> None:
-        """Raise the error once the items have been read."""
-        self._failure = error
-
-    def raise_failure(self) -> None:
-        """Raise what ended the run, unless a reader got it."""
-        if (error := self._failure) is not None:
-            self._failure = None
-            raise error
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Item:
-        try:
-            return await self._items.receive()
-        except anyio.EndOfStream:
-            self.raise_failure()
-            raise StopAsyncIteration from None
-
-    def __repr__(self) -> str:
-        return f"<RunStream of {self.state!r}>"
 
 
 def _waits(message: Message, state: State) -> bool:

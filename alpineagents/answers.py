@@ -34,7 +34,7 @@ def unread(state: State) -> bool:
     return last is not None and last.role == "assistant" and not last.tool_calls and not state.finished
 
 
-async def shape_answer(agent: Agent, run: Run, shape: Shape[object]) -> Reply | None:
+async def shape_answer(agent: Agent[Any], run: Run, shape: Shape[Any]) -> Reply | None:
     """
     Finish the State with the value of the model's last words, or have the model correct them.
 
@@ -61,7 +61,7 @@ async def shape_answer(agent: Agent, run: Run, shape: Shape[object]) -> Reply | 
     return reply
 
 
-async def ask_beside(agent: Agent, run: Run, prompt: str, shape: Shape[Any] | None) -> Any:
+async def ask_beside(agent: Agent[Any], run: Run, prompt: str, shape: Shape[Any] | None) -> Any:
     """
     Ask the model a question that stays out of the conversation; what it took is recorded in any case.
 

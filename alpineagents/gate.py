@@ -49,7 +49,7 @@ class Passed:
     stopped: StoppedByPermission | None = None
 
 
-async def look(agent: Agent, state: State) -> Passed:
+async def look(agent: Agent[Any], state: State) -> Passed:
     """Look at every open call of the turn that does not wait for a person."""
     passed = Passed()
     for call in state.snapshot().calls.values():
@@ -58,7 +58,7 @@ async def look(agent: Agent, state: State) -> Passed:
     return passed
 
 
-async def _look_at(agent: Agent, state: State, call: CallState, passed: Passed) -> None:
+async def _look_at(agent: Agent[Any], state: State, call: CallState, passed: Passed) -> None:
     if call.approval == "denied":
         passed.steps.append(denied(call, call.decided_by, call.note))
     elif call.approval == "requested":

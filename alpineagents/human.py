@@ -71,7 +71,7 @@ class Human(Protocol):
         ...
 
 
-async def consult(agent: Agent, run: Run) -> bool:
+async def consult(agent: Agent[Any], run: Run) -> bool:
     """
     Ask the person at hand about each call that waits, one after the other.
 
@@ -123,7 +123,7 @@ def _answered(answer: object, by: str, run: Run, call: CallState) -> list[Step]:
     return [said, denied(call, by, answer.reason)]
 
 
-async def ask(agent: Agent, run: Run, question: str) -> Any:
+async def ask(agent: Agent[Any], run: Run, question: str) -> Any:
     """Ask the person at hand, and record what they say."""
     if agent.human is None:
         raise ConfigError("this Agent has no person to ask: Agent(model, human=…), an object with `approve` and `ask`")

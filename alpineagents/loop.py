@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alpineagents.conditions import Condition, waiting_for_user
 from alpineagents.errors import ConfigError
@@ -16,7 +16,7 @@ from alpineagents.stopped import Stopped
 if TYPE_CHECKING:
     from alpineagents.agent import Agent
 
-Turn = Callable[["Agent", State], Awaitable[None]]
+Turn = Callable[["Agent[Any]", State], Awaitable[None]]
 """One turn."""
 
 _EXAMPLE = "@loop(until=waiting_for_user, limit=50)"
@@ -44,7 +44,7 @@ class Loop:
         names = ", ".join(_name(condition) for condition in self.until)
         return f"<Loop {self.__name__} until={names} limit={self.limit}>"
 
-    async def __call__(self, agent: Agent, state: State) -> Stopped:
+    async def __call__(self, agent: Agent[Any], state: State) -> Stopped:
         """Take the turns, in the run that goes on or in one of its own, and return why they ended."""
         return await agent.repeat(self, state)
 
@@ -124,14 +124,14 @@ def _name(condition: Condition) -> str:
 
 
 @loop(until=waiting_for_user, limit=50)
-async def default_loop(agent: Agent, state: State) -> None:
+async def default_loop(agent: Agent[Any], state: State) -> None:
     """Ask the model, then make the calls it asks for."""
     await agent.think(state)
     if state.pending_calls:
         await agent.use_tools(state)
 
 
-async def compact_if_full(agent: Agent, state: State, *, at: float = 0.6, keep: int = 4) -> bool:
+async def compact_if_full(agent: Agent[Any], state: State, *, at: float = 0.6, keep: int = 4) -> bool:
     """
     Compact the context if it fills the model's window, in the turn of a loop.
 

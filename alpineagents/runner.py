@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
@@ -87,7 +87,7 @@ class Run:
         emit: called with each item; it returns at once.
     """
 
-    def __init__(self, agent: Agent, state: State, emit: Emit) -> None:
+    def __init__(self, agent: Agent[Any], state: State, emit: Emit) -> None:
         self.id = clock.new_id()
         self.agent, self.state, self.emit = agent, state, emit
         self.journal = Journal(state, agent.store, run_id=self.id, lease=agent.lease, saved=self._saved)
@@ -264,7 +264,7 @@ class MustStopError(BaseException):
         super().__init__(str(stopped))
 
 
-async def repeat(loop: Loop, run: Run, agent: Agent | None = None) -> Stopped:
+async def repeat(loop: Loop, run: Run, agent: Agent[Any] | None = None) -> Stopped:
     """
     Repeat the loop's turn until it is to stop.
 
@@ -288,7 +288,7 @@ async def repeat(loop: Loop, run: Run, agent: Agent | None = None) -> Stopped:
         run.looping = False
 
 
-async def _take_turns(loop: Loop, agent: Agent, run: Run, turns: Turns) -> Stopped:
+async def _take_turns(loop: Loop, agent: Agent[Any], run: Run, turns: Turns) -> Stopped:
     state = run.state
     if state.pending_calls:
         await agent.use_tools(state)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from alpineagents.agent import Agent
 
 
-async def ask_model(agent: Agent, run: Run) -> Reply:
+async def ask_model(agent: Agent[Any], run: Run) -> Reply:
     """
     Ask the model for the next message.
 
@@ -62,7 +62,7 @@ async def ask_model(agent: Agent, run: Run) -> Reply:
     return reply
 
 
-def next_request(agent: Agent, state: State) -> Request:
+def next_request(agent: Agent[Any], state: State) -> Request:
     """Return what the model is asked next."""
     return Request.model_construct(
         system=agent.system,
@@ -72,7 +72,7 @@ def next_request(agent: Agent, state: State) -> Request:
     )
 
 
-async def compact_context(agent: Agent, run: Run, instructions: str | None, *, keep: int) -> str | None:
+async def compact_context(agent: Agent[Any], run: Run, instructions: str | None, *, keep: int) -> str | None:
     """
     Put a summary that the model writes in the place of the context.
 
@@ -95,7 +95,7 @@ async def compact_context(agent: Agent, run: Run, instructions: str | None, *, k
     return await _summarize(agent, run, instructions, keep, whole // 16)
 
 
-async def _summarize(agent: Agent, run: Run, instructions: str | None, keep: int, max_characters: int) -> str:
+async def _summarize(agent: Agent[Any], run: Run, instructions: str | None, keep: int, max_characters: int) -> str:
     def request() -> Request:
         # Split anew: what came in before the model is asked belongs to it. What comes later waits for the reply.
         return summary_request(split(run.state.messages, keep)[0], instructions, max_characters)
@@ -111,7 +111,7 @@ async def _summarize(agent: Agent, run: Run, instructions: str | None, keep: int
     return summary
 
 
-async def _ask(agent: Agent, run: Run, request: Callable[[], Request], *, aside: bool = False) -> Reply:
+async def _ask(agent: Agent[Any], run: Run, request: Callable[[], Request], *, aside: bool = False) -> Reply:
     await run.journal.record(ModelRequested, model=agent.model.name)
     tally = Tally(partial(tell_aside, run) if aside else run.emit)
     try:
@@ -135,7 +135,7 @@ def tell_aside(run: Run, item: Emitted) -> None:
         run.emit(item)
 
 
-def checked(reply: object, agent: Agent) -> Reply:
+def checked(reply: object, agent: Agent[Any]) -> Reply:
     """
     Return what a Model gave back, if it is a reply.
 
@@ -147,7 +147,7 @@ def checked(reply: object, agent: Agent) -> Reply:
     return reply
 
 
-async def make_calls(agent: Agent, run: Run) -> None:
+async def make_calls(agent: Agent[Any], run: Run) -> None:
     """
     Make the open calls of the turn, in parallel where their tools allow it.
 
@@ -177,7 +177,7 @@ async def make_calls(agent: Agent, run: Run) -> None:
 Ready = tuple[CallState, dict[str, object]]
 
 
-def _groups(agent: Agent, ready: Iterable[Ready]) -> Iterator[list[Ready]]:
+def _groups(agent: Agent[Any], ready: Iterable[Ready]) -> Iterator[list[Ready]]:
     """Keep the order asked: calls that may run together do so, one that may not runs alone."""
     group: list[Ready] = []
     for item in ready:
@@ -193,7 +193,7 @@ def _groups(agent: Agent, ready: Iterable[Ready]) -> Iterator[list[Ready]]:
         yield group
 
 
-async def _make_group(agent: Agent, run: Run, group: list[Ready]) -> None:
+async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
     started: list[Step] = [(ToolStarted, {"call_id": state.call.id, "attempt": state.starts + 1}) for state, _ in group]
     await run.journal.record_all(started)
     failures: list[BaseException] = []
@@ -229,7 +229,7 @@ class _UndoneError(Exception):
 
 
 async def _make_in_transaction(
-    agent: Agent, tool: Tool, run: Run, state: CallState, args: dict[str, object]
+    agent: Agent[Any], tool: Tool, run: Run, state: CallState, args: dict[str, object]
 ) -> ToolResult:
     results: list[ToolResult] = []
 
@@ -248,7 +248,7 @@ async def _make_in_transaction(
     return results[0]
 
 
-def _limited(agent: Agent, tool: Tool, state: CallState, result: ToolResult) -> Limited:
+def _limited(agent: Agent[Any], tool: Tool, state: CallState, result: ToolResult) -> Limited:
     readable = is_readable(list(agent.tools.values()))
     content = content_of(state, result)
     return Limited(content, tool.max_result_bytes, kept=can_keep(agent.store), readable=readable)
