@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("llmock") else ["test_llmock.py"]
+collect_ignore = [f"test_{name}.py" for name in ("llmock", "fakellm") if not find_spec(name)]
