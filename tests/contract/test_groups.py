@@ -134,12 +134,10 @@ REFUSE = {
 }
 
 
-async def test_what_the_database_refuses_fails_alone(
-    shared: Backend, sql_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_the_database_refuses_fails_alone(database: Backend, sql_store: Store) -> None:
     """An error that is no conflict ends the transaction of all; then each is tried alone."""
     states = await many(sql_store)
-    for statement in REFUSE[shared.name]:
+    for statement in REFUSE[database.name]:
         async with engine_of(sql_store).begin() as connection:
             await connection.exec_driver_sql(statement)
 
@@ -195,10 +193,10 @@ async def test_groups_in_opposite_orders_do_not_lock_each_other(shared: Backend)
             assert sorted(words) == sorted(f"{name} {number}" for name in ("one", "other") for number in range(5))
 
 
-async def test_headers_say_what_a_single_append_says(shared: Backend) -> None:
+async def test_headers_say_what_a_single_append_says(database: Backend) -> None:
     """The statement of a group and that of one append write the same columns."""
     columns = "revision, status, created_at, first_message, summary, parent_id, run_id, lease_until"
-    async with shared.open() as store:
+    async with database.open() as store:
         states = await many(store)
         forks = [state.fork(id=f"{state.id}-fork") for state in states]
         alone = states[0].fork(id="alone")

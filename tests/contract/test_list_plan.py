@@ -56,15 +56,15 @@ async def plan_of_list(store: SQLStore, backend: Backend, **arguments: Any) -> s
 
 
 @pytest.mark.parametrize("page", [0, 50, 99])
-async def test_a_page_is_read_from_an_index(shared: Backend, page: int) -> None:
+async def test_a_page_is_read_from_an_index(database: Backend, page: int) -> None:
     """The first, one in the middle and the last: no sort, and no State before it is looked at."""
-    async with shared.open() as store:
+    async with database.open() as store:
         assert isinstance(store, SQLStore)
         await store.list()
         await fill(store)
         after = None if page == 0 else f"s{STATES - page * 50}"
 
-        plan = await plan_of_list(store, shared, after=after)
+        plan = await plan_of_list(store, database, after=after)
 
         assert "ix_agent_states_updated" in plan
         assert "Sort" not in plan

@@ -11,7 +11,7 @@ import pytest
 
 from alpineagents import Message, SQLStore, State, StateConflictError, StoreUnavailableError
 from tests.contract.backends import Backend, rows_of
-from tests.contract.conftest import shared  # noqa: F401  # a fixture
+from tests.contract.conftest import database  # noqa: F401  # a fixture
 from tests.failures.histories import check_nothing_is_held, check_saved, connections_out, new_state, query
 from tests.failures.proxy import Proxy
 
@@ -117,13 +117,13 @@ async def test_a_group_that_the_server_ends_is_tried_again(migrated_postgres_url
 
 @pytest.mark.slow
 async def test_processes_killed_in_the_middle_of_groups_lose_nothing_they_were_told(
-    shared: Backend,  # noqa: F811
+    database: Backend,  # noqa: F811
 ) -> None:
     """Of each State all that was acknowledged is there, in whole appends, and the next process goes on with it."""
-    async with shared.open() as store:
+    async with database.open() as store:
         await store.list()
     writers = [
-        subprocess.Popen([sys.executable, str(WRITER), str(shared.url), name], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, str(WRITER), str(database.url), name], stdout=subprocess.PIPE, text=True)
         for name in "ab"
     ]
     told: dict[str, int] = {}
@@ -139,7 +139,7 @@ async def test_processes_killed_in_the_middle_of_groups_lose_nothing_they_were_t
             writer.kill()
             writer.communicate()
 
-    async with shared.open() as store:
+    async with database.open() as store:
         assert len(told) == 40
         for id, revision in told.items():
             state = await store.load(id)
