@@ -1,5 +1,8 @@
 """Agents whose every step is a row in a SQL table: what was acknowledged is never lost, and any process goes on."""
 
+from typing import TYPE_CHECKING
+
+from alpineagents import models, stores
 from alpineagents.agent import Agent, Reporter
 from alpineagents.approvals import PendingApproval
 from alpineagents.conditions import out_of_time, repeating, spent_more_than, waiting_for_user
@@ -67,17 +70,7 @@ from alpineagents.messages import (
     ToolResultBlock,
     ToolSpec,
 )
-from alpineagents.models import (
-    Anthropic,
-    Delta,
-    Fallback,
-    FallbackModel,
-    Model,
-    OpenAICompatible,
-    OpenAIResponses,
-    Retry,
-    resolve_model,
-)
+from alpineagents.models import Delta, Fallback, Model, Retry
 from alpineagents.permissions import Allow, Ask, Deny, ToolRequest
 from alpineagents.results import read_result
 from alpineagents.snapshot import SnapshotDiff, StateSnapshot
@@ -91,7 +84,7 @@ from alpineagents.stopped import (
     StoppedByUntil,
     WaitingForApproval,
 )
-from alpineagents.stores import FileStore, MemoryStore, SQLStore, StateHeader, StateInfo, StateKey, Store
+from alpineagents.stores import MemoryStore, StateHeader, StateInfo, StateKey, Store
 from alpineagents.stream import RunStream
 from alpineagents.tools import Progress, Tool, ToolContext, tool
 from alpineagents.usage import Price, Usage
@@ -204,3 +197,18 @@ __all__ = [
     "tool",
     "waiting_for_user",
 ]
+
+if TYPE_CHECKING:
+    from alpineagents.models import Anthropic, FallbackModel, OpenAICompatible, OpenAIResponses, resolve_model
+    from alpineagents.stores import FileStore, SQLStore
+else:
+    # They are imported when a program names them. Not for the type checker, which would then take any name.
+    def __getattr__(name: str) -> object:
+        home = next((module for module in (models, stores) if name in module.__all__), None)
+        if home is None or name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(home, name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

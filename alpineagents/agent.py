@@ -24,7 +24,6 @@ from alpineagents.human import Human
 from alpineagents.human import ask as ask_person
 from alpineagents.loop import Loop, default_loop
 from alpineagents.messages import Message, Reply
-from alpineagents.models import resolve_model
 from alpineagents.models.base import Model, window_of
 from alpineagents.output import Shape
 from alpineagents.permissions import Permissions, Rule
@@ -112,7 +111,12 @@ class Agent(Generic[OutputT]):
             raise ConfigError(f"on_unknown={on_unknown!r} is not one of {', '.join(map(repr, get_args(OnUnknown)))}")
         if not isinstance(lease, (int, float)) or not 0 < lease < math.inf:
             raise ConfigError(f"lease={lease!r} is not a number of seconds: Agent(model, lease=60.0)")
-        self.model: Model = resolve_model(model) if isinstance(model, str) else model
+        if isinstance(model, str):
+            # A provider is imported where one is named.
+            from alpineagents.models import resolve_model
+
+            model = resolve_model(model)
+        self.model: Model = model
         if not isinstance(self.model, Model):
             raise ConfigError(f'{model!r:.80} is not a model: Agent("claude-sonnet-5"), or an object with `respond`')
         self.system = system

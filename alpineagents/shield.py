@@ -3,18 +3,23 @@ Work that must come to its end although its caller is cancelled, such as a trans
 
 anyio's shield holds off the cancellation of anyio's scopes. A web server, `asyncio.timeout` and `Task.cancel` use
 asyncio's own, which goes through any shield; there the work runs in a task of its own.
+
+asyncio is imported where it runs already, so that importing the library does not import it.
 """
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import sniffio
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -28,6 +33,8 @@ async def settled(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     if sniffio.current_async_library() != "asyncio":
         with anyio.CancelScope(shield=True):
             return await function()
+    import asyncio
+
     return await outcome(asyncio.get_running_loop().create_task(function()))
 
 
@@ -41,6 +48,8 @@ async def outcome(future: asyncio.Future[T]) -> T:
 
 
 async def _until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    import asyncio
+
     cancelled = None
     while not future.done():
         waiter = future.get_loop().create_future()
@@ -60,9 +69,10 @@ def _wake(waiter: asyncio.Future[None], _done: asyncio.Future[Any]) -> None:
 def in_async_code() -> bool:
     """Tell whether an event loop runs in this thread."""
     # A callback of asyncio's loop is no task, so sniffio does not see it; it would block the loop all the same.
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
-        return True
+    if asyncio := sys.modules.get("asyncio"):
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            return True
     try:
         sniffio.current_async_library()
     except sniffio.AsyncLibraryNotFoundError:

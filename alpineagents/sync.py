@@ -3,21 +3,25 @@ The door for scripts: each `_sync` call runs its async twin on one background ev
 
 One loop, because the connections of a store belong to the loop that made them. The thread is a daemon and holds
 nothing that must be saved, so it never keeps a process from ending.
+
+What only scripts need is imported by the first such call.
 """
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from alpineagents.errors import SyncInsideLoopError
 from alpineagents.shield import in_async_code
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -26,6 +30,8 @@ CLOSE_SECONDS = 2.0
 
 class _Door:
     def __init__(self) -> None:
+        import asyncio
+
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
         self.closing = False
@@ -34,6 +40,8 @@ class _Door:
         self.thread.start()
 
     def _run(self) -> None:
+        import asyncio
+
         asyncio.set_event_loop(self.loop)
         while not self.closing:
             # A tool that calls sys.exit() in a task of its own ends a loop; other calls need it still.
@@ -47,6 +55,9 @@ class _Door:
         await self.loop.shutdown_asyncgens()
 
     def close(self) -> None:
+        import asyncio
+        from concurrent.futures import wait
+
         if self.pid != os.getpid():
             return
         # Bounded: a database that does not answer must not keep a process from ending.
@@ -85,6 +96,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T], *, called: str, instead: str) ->
     Raises:
         SyncInsideLoopError: an event loop runs in this thread; it would wait for itself.
     """
+    from concurrent.futures import Future, wait
+
     if in_async_code():
         coroutine.close()
         raise SyncInsideLoopError(called, instead)
@@ -110,5 +123,7 @@ async def _settle(coroutine: Coroutine[Any, Any, T], outcome: Future[T]) -> None
 
 def close_at_exit(give_back: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Have what was opened on the background loop closed when the process ends; elsewhere, do nothing."""
+    import asyncio
+
     if _door is not None and asyncio.get_running_loop() is _door.loop:
         _door.at_exit.append(give_back)

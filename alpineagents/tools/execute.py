@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import inspect
 import logging
@@ -255,13 +254,14 @@ def _is_cancelled() -> bool:
     """Say whether somebody cancels the task that runs here, as far as the event loop knows."""
     if anyio.current_effective_deadline() == -math.inf:
         return True
-    if "asyncio" not in sys.modules:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
         return False
     try:
         task = asyncio.current_task()
     except RuntimeError:  # trio runs here
         return False
-    return task is not None and task.cancelling() > 0
+    return bool(task is not None and task.cancelling())
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
