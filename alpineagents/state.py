@@ -379,17 +379,27 @@ class State:
 
     @classmethod
     def from_history(
-        cls, id: str, history: Iterable[Event], *, namespace: str = "", parent_id: str | None = None
+        cls,
+        id: str,
+        history: Iterable[Event],
+        *,
+        namespace: str = "",
+        parent_id: str | None = None,
+        value: StateSnapshot | None = None,
     ) -> Self:
         """
         Replay a history that a store has.
+
+        Args:
+            value: what the history folds to, where the caller has folded it.
 
         Raises:
             EventOrderError: the Events do not follow each other.
         """
         state = cls(id=id, namespace=namespace)
         state._history = FrozenList(history)
-        state._value = state._saved_value = fold(StateSnapshot(), state._history, state_id=id)
+        state._value = value or fold(StateSnapshot(), state._history, state_id=id)
+        state._saved_value = state._value
         state.parent_id = parent_id
         state.saved_by = state._value.agent
         return state

@@ -33,10 +33,10 @@ from alpineagents.errors import (
     StoreFeatureError,
 )
 from alpineagents.events import ApprovalDecided, CancelRequested, Event, MessageAdded, RunStopped
-from alpineagents.fold import FIRST_MESSAGE_LENGTH, header_status
+from alpineagents.fold import FIRST_MESSAGE_LENGTH, fold, header_status
 from alpineagents.messages import Message
 from alpineagents.shield import settled
-from alpineagents.snapshot import Status
+from alpineagents.snapshot import StateSnapshot, Status
 from alpineagents.state import State, check_id, check_namespace
 from alpineagents.stores.header import (
     Lease,
@@ -62,6 +62,9 @@ MAX_LISTED = 1_000_000
 
 # Inside a class that has a method of that name, `list` would mean the method.
 Approvals = list[PendingApproval]
+
+FOLDED_AT_ONCE = 1_000
+"""How many Events are folded before other tasks have a turn."""
 
 
 class Transaction(Protocol):
@@ -339,10 +342,11 @@ class Store:
         if revision is not None and len(history) < revision:
             raise StateNotFoundError(key.id, revision=revision, hint=f"Its last one is {len(history)}")
         try:
-            return State.from_history(key.id, history, namespace=key.namespace, parent_id=parent_id)
+            value = await _folded(history, key.id)
         except EventOrderError as error:
             reason = f"{error.kind} cannot stand there: {error.reason}"
             raise StateDamagedError(key.id, error.revision, reason) from error
+        return State.from_history(key.id, history, namespace=key.namespace, parent_id=parent_id, value=value)
 
     async def fork(self, id: str, new_id: str, revision: int | None = None) -> int:
         """
@@ -644,6 +648,14 @@ async def append_unsaved(append: Append, key: StateKey, state: State, lease: Lea
         name = type(getattr(append, "__self__", append)).__name__
         raise StoreError(f"append of {name} returned {landed!r}, where the new revision is due")
     return landed
+
+
+async def _folded(history: Sequence[Event], state_id: str) -> StateSnapshot:
+    value = StateSnapshot()
+    for start in range(0, len(history), FOLDED_AT_ONCE):
+        value = fold(value, history[start : start + FOLDED_AT_ONCE], state_id=state_id)
+        await anyio.lowlevel.checkpoint()
+    return value
 
 
 def check_listing(status: object, limit: object) -> int:
