@@ -32,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -315,7 +315,10 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 class Cluster:
     """One data folder and the server on it."""
 
-    def __init__(self, folder: Path, installation: Installation, account: Account) -> None:
+    def __init__(
+        self, folder: Path, installation: Installation, account: Account, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.settings = {**SETTINGS, **(settings or {})}
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "log"
@@ -389,7 +392,7 @@ class Cluster:
         raise PostgresServerError(f"The server did not start. The end of its log:\n{self.log.read_text()[-2000:]}")
 
     def _start_on(self, port: int) -> bool:
-        settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        settings = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [self.installation.program("postgres"), "-D", str(self.data), "-p", str(port), *settings],
@@ -443,7 +446,7 @@ def free_port() -> int:
 # The supervisor
 
 
-def serve() -> int:
+def serve(settings: Mapping[str, str]) -> int:
     """Run a server until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -462,7 +465,7 @@ def serve() -> int:
         for place in places:
             sweep(place)
         folder, _lock = make_folder(places[0])
-        cluster = Cluster(folder, installation, account)
+        cluster = Cluster(folder, installation, account, settings)
         cluster.create()
         cluster.start()
         say_started(cluster)
@@ -516,12 +519,15 @@ class PostgresServer:
     with PostgresServer() as server:
         connection = await asyncpg.connect(server.url)
     ```
+
+    Args:
+        settings: of the server, where they differ from SETTINGS: `PostgresServer(fsync="on")`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
         # A session of its own: Ctrl+C and signals to a process group reach the tests, and the pipe tells the rest.
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "serve"],
+            [sys.executable, __file__, "serve", *(f"{name}={value}" for name, value in settings.items())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -589,14 +595,14 @@ class PostgresServer:
 
 def main(arguments: Sequence[str]) -> int:
     match arguments:
-        case ["serve"]:
-            return serve()
+        case ["serve", *changes]:
+            return serve({name: value for name, _, value in (change.partition("=") for change in changes)})
         case ["find", major]:
             found = find_major(int(major))
             print(found or f"no system installation of PostgreSQL {major}")
             return 0 if found else 1
         case _:
-            print("usage: postgres_server.py serve | find MAJOR", file=sys.stderr)
+            print("usage: postgres_server.py serve [NAME=VALUE ...] | find MAJOR", file=sys.stderr)
             return 2
 
 
