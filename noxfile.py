@@ -166,9 +166,17 @@ def pin(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks; arguments after `--` go to them."""
+    """Run the benchmarks beside the drivers; `-- --peers` first: beside other libraries. More arguments go to them."""
     install_wheel(session, "tests")
-    session.run("python", "-m", "benchmarks", *session.posargs)
+    if session.posargs[:1] != ["--peers"]:
+        session.run("python", "-m", "benchmarks", *session.posargs)
+        return
+    session.install("matplotlib")
+    # Beside the session's own environment, so that they are kept when that is made anew.
+    environments = Path(session.virtualenv.location).with_name("bench-peers")
+    if not {"--alone", "--prove"}.intersection(session.posargs):
+        session.run("python", "-m", "benchmarks.environments", str(environments))
+    session.run("python", "-m", "benchmarks.compare", "--environments", str(environments), *session.posargs[1:])
 
 
 @nox.session

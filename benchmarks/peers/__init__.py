@@ -1,0 +1,1 @@
+"""One small program a peer, each run in an environment of its own; `catalog` lists them."""
