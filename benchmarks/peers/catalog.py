@@ -73,7 +73,7 @@ PEERS = (
     Peer("Google ADK, DatabaseSessionService", "run_adk.py", "database", "SQLite", "google-adk"),
     Peer(
         "alpineagents 0.7.1, FileStore", "run_alpineagents_071.py", "files", "files", "alpineagents-0.7.1",
-        NO_CHECK + "; one process a State; saves a turn at a time in a run",
+        NO_CHECK + "; one process a State",
     ),
     Peer(
         "aisuite, FileStateStore", "run_aisuite.py", "files", "files", "aisuite",

@@ -4,7 +4,7 @@ What each peer's program does with its peer: grow one conversation, load it, wri
 A program reads one request a line and writes one answer a line, as JSON. It imports nothing but the standard library
 and its peer, because it runs in the peer's environment, where this project is not installed.
 
-    {"do": "grow", "kind": "sqlite", "place": "/tmp/x/a.db", "lengths": [10, 100, 1000], "window": 20, "each": false}
+    {"do": "grow", "kind": "sqlite", "place": "…/a.db", "lengths": [10, 100, 1000], "window": 20, "each": false}
     {"do": "prepare", …}  {"do": "join", …, "states": 25, "worker": 3}  {"do": "race", "seconds": 3}
 """
 
