@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 
 from alpineagents.errors import AlpineAgentsError, StateBusyError, StateConflictError, StoreUnavailableError
 from alpineagents.events import Event, MessageAdded, RunStopped, is_inbox
@@ -72,8 +73,12 @@ class Journal:
     async def commit(self) -> None:
         """Save what is unsaved. Work in parallel that waits meanwhile goes down with the next append, all at once."""
         wanted = self.state.revision
+        if self._store is None:
+            self._tell(wanted)
+            await anyio.lowlevel.checkpoint()
+            return
         async with self._writing:
-            if self.state.saved_revision < wanted or self._store is None:
+            if self.state.saved_revision < wanted:
                 await settled(self._write)
 
     async def transact(self, work: Callable[[AsyncConnection], Awaitable[Iterable[Step]]]) -> None:

@@ -78,6 +78,8 @@ class FakeModel:
         self.requests: list[Request] = []
         self._always = replies if callable(replies) else None
         self._replies: list[Answer] = [] if callable(replies) else list(replies)
+        # What each message takes, by its identity: `requests` keeps them all, and a long context is counted once.
+        self._counted: dict[int, int] = {}
 
     @property
     def remaining(self) -> int:
@@ -112,7 +114,7 @@ class FakeModel:
         blocks = [item] if isinstance(item, (str, ToolCall, RawBlock)) else list(item)
         content = [TextBlock(text=block) if isinstance(block, str) else block for block in blocks]
         message = Message(role="assistant", content=tuple(content))
-        read = tokens_of(request.messages, request.system, request.tools)
+        read = tokens_of((), request.system, request.tools) + sum(map(self._tokens_of, request.messages))
         usage = Usage(input_tokens=read, output_tokens=tokens_of([message]), requests=1)
         return Reply(
             message=message,
@@ -120,6 +122,12 @@ class FakeModel:
             stop_reason="tool_use" if message.tool_calls else "end_turn",
             model=self.name,
         )
+
+    def _tokens_of(self, message: Message) -> int:
+        tokens = self._counted.get(id(message))
+        if tokens is None:
+            tokens = self._counted[id(message)] = tokens_of([message])
+        return tokens
 
     async def aclose(self) -> None:
         """Do nothing: it holds nothing open."""
