@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from alpineagents import models, stores
-from alpineagents.agent import Agent, Reporter
+from alpineagents.agent import Agent
 from alpineagents.approvals import PendingApproval
 from alpineagents.conditions import out_of_time, repeating, spent_more_than, waiting_for_user
 from alpineagents.errors import (
@@ -72,6 +72,7 @@ from alpineagents.messages import (
 )
 from alpineagents.models import Delta, Fallback, Model, Retry
 from alpineagents.permissions import Allow, Ask, Deny, ToolRequest
+from alpineagents.reporter import Reporter
 from alpineagents.results import read_result
 from alpineagents.snapshot import SnapshotDiff, StateSnapshot
 from alpineagents.state import State

@@ -5,7 +5,6 @@ The Agent: settings only. It is never saved and never changed by a run, so one A
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -28,6 +27,7 @@ from alpineagents.models.base import Model, window_of
 from alpineagents.output import Shape
 from alpineagents.permissions import Permissions, Rule
 from alpineagents.repair import OnUnknown
+from alpineagents.reporter import Reporter, reported
 from alpineagents.runner import Item, Run, current, repeat, waiting_for_approval
 from alpineagents.state import State, check_id
 from alpineagents.stopped import Stopped, StoppedByUntil
@@ -37,14 +37,9 @@ from alpineagents.sync import run_sync
 from alpineagents.tools import Tool, toolbox
 from alpineagents.turn import ask_model, compact_context, make_calls, next_request
 
-log = logging.getLogger("alpineagents")
-
 T = TypeVar("T")
 OutputT = TypeVar("OutputT", default=JsonValue)
 """What a run gives back: JSON, or a value of the type that `output` names."""
-
-Reporter = Callable[[Item], None]
-"""Gets each item of each run of an Agent; it returns at once."""
 
 
 class Agent(Generic[OutputT]):
@@ -62,7 +57,8 @@ class Agent(Generic[OutputT]):
         human: a person at hand, asked while the run goes on; with None a call that needs an approval ends the run.
         output: what the answer is to be: a pydantic model or another type. A model that misses it is told what was
             wrong, three times at most. The run gives back a value of the type, and the State keeps it as JSON.
-        reporter: called with each item of each run, as `stream` gives them.
+        reporter: called with each item of each run, as `stream` gives them: an async function in the event loop, any
+            other in a thread of its own. The run does not wait for it.
         name: shown in lists.
         on_unknown: what becomes of a call that a dead process had started, where the tool is not `read_only`,
             `idempotent` or `transaction`: `"report"` tells the model that the outcome is unknown, `"retry"` makes it
@@ -262,18 +258,7 @@ class Agent(Generic[OutputT]):
         async with streamed(state, partial(self._run, state)) as stream:
             yield stream
 
-    def _report(self, item: Item) -> None:
-        if self.reporter is not None:
-            try:
-                self.reporter(item)
-            except Exception:
-                log.exception("the reporter failed; the run goes on")
-
     async def _run(self, state: State, emit: Callable[[Item], None]) -> None:
-        def tell(item: Item) -> None:
-            emit(item)
-            self._report(item)
-
         async def body(run: Run) -> Stopped:
             if self.shape is not None:
                 # A dead run may have left an answer that nobody has read.
@@ -284,7 +269,13 @@ class Agent(Generic[OutputT]):
             raise ConfigError(f'{state!r} has no message to answer: state.add_message(Message.user("…"))')
         if self.store is not None:
             self.store.check_scope(state)
-        await Run(self, state, tell).execute(body, again=True)
+        async with reported(self.reporter) as reports:
+
+            def tell(item: Item) -> None:
+                emit(item)
+                reports.tell(item)
+
+            await Run(self, state, tell, reports.told).execute(body, again=True)
 
     async def think(self, state: State) -> Reply:
         """
@@ -452,7 +443,8 @@ class Agent(Generic[OutputT]):
         if run is not None:
             await body(run)
         else:
-            await Run(self, state, self._report).execute(body)
+            async with reported(self.reporter) as reports:
+                await Run(self, state, reports.tell, reports.told).execute(body)
 
     async def aclose(self) -> None:
         """Close the connections of the model. The store is its maker's to close."""

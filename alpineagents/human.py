@@ -97,6 +97,7 @@ async def _approve(human: Human, run: Run, call: CallState) -> list[Step]:
     try:
         with anyio.move_on_after(seconds if seconds is None else max(0.0, seconds)) as scope:
             run.asking = (call.call.id, scope)
+            await run.shown()  # what led up to the question, before the question
             return _answered(await human.approve(request), human.name, run, call)
     except BaseException:
         run.leaves_waiting = True
@@ -129,5 +130,6 @@ async def ask(agent: Agent[Any], run: Run, question: str) -> Any:
         raise ConfigError("this Agent has no person to ask: Agent(model, human=…), an object with `approve` and `ask`")
     if not isinstance(question, str) or not question.strip():
         raise ConfigError('a question is a text: await agent.ask_human(state, "Which hut?")')
+    await run.shown()
     event = await run.journal.record(Asked, of="human", question=question, answer=await agent.human.ask(question))
     return event.answer

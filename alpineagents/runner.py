@@ -85,11 +85,12 @@ class Run:
 
     Args:
         emit: called with each item; it returns at once.
+        shown: waits, within bounds, until whoever gets the items has had those emitted so far.
     """
 
-    def __init__(self, agent: Agent[Any], state: State, emit: Emit) -> None:
+    def __init__(self, agent: Agent[Any], state: State, emit: Emit, shown: Callable[[], Awaitable[None]]) -> None:
         self.id = clock.new_id()
-        self.agent, self.state, self.emit = agent, state, emit
+        self.agent, self.state, self.emit, self.shown = agent, state, emit, shown
         self.journal = Journal(state, agent.store, run_id=self.id, lease=agent.lease, saved=self._saved)
         self._scope = anyio.CancelScope()
         self._beating = anyio.CancelScope()

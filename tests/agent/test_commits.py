@@ -69,7 +69,7 @@ async def test_a_result_is_saved_while_its_siblings_run(store: Store, reader: St
         await wait_for(quick_is_saved)
         return "slow"
 
-    def report(item: object) -> None:
+    async def report(item: object) -> None:
         if getattr(item, "kind", "") == "tool_finished":
             quick_is_saved.set()
 
@@ -141,7 +141,8 @@ async def test_loading_gives_the_state_at_every_event(store: Store, reader: Stor
 
     model = FakeModel([[tool_call("look"), tool_call("look")], "done"])
 
-    await Agent(model, tools=[look], store=store, reporter=report).run(state)
+    # A reporter comes later; this is called in the moment.
+    await Agent(model, tools=[look], store=store)._run(state, report)
 
     for revision, snapshot in snapshots.items():
         assert (await reader.load("s", revision)).snapshot() == snapshot

@@ -161,7 +161,7 @@ async def test_what_a_run_raises_is_not_lost_without_a_reader(store: Store) -> N
     """It comes out of the block where nobody reads the items."""
     stopped = anyio.Event()
 
-    def report(item: Any) -> None:
+    async def report(item: Any) -> None:
         if item.kind == "run_stopped":
             stopped.set()
 

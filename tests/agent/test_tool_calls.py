@@ -223,7 +223,7 @@ async def test_results_enter_in_the_order_asked(order: tuple[int, ...], store: S
         await wait_for(turns[order.index(n)])
         return n
 
-    def report(item: object) -> None:
+    async def report(item: object) -> None:
         if getattr(item, "kind", "") == "tool_finished":
             next(turn for turn in turns if not turn.is_set()).set()
 

@@ -99,7 +99,7 @@ class Worker:
         return [tool_call(name, text=f"{self.random.random()}") for name in names]
 
     async def run_one(self, id: str) -> None:
-        def saved(item: Item) -> None:
+        async def saved(item: Item) -> None:
             if not isinstance(item, Delta):
                 self.say("saved", state=id, revision=item.revision, kind=item.kind)
                 self.maybe_die(0.002)

@@ -72,7 +72,7 @@ class Watched:
         for event in state.history:
             self._gists.of(event)
 
-    def saved(self, item: Item) -> None:
+    async def saved(self, item: Item) -> None:
         """Report an Event that is in the database now."""
         if isinstance(item, (Delta, Retry, Fallback, Progress)):
             return
