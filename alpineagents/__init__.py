@@ -87,6 +87,7 @@ from alpineagents.stopped import (
 )
 from alpineagents.stores import MemoryStore, StateHeader, StateInfo, StateKey, Store
 from alpineagents.stream import RunStream
+from alpineagents.terminal import Terminal
 from alpineagents.tools import Progress, Tool, ToolContext, tool
 from alpineagents.usage import Price, Usage
 
@@ -173,6 +174,7 @@ __all__ = [
     "StoreSchemaError",
     "StoreUnavailableError",
     "SyncInsideLoopError",
+    "Terminal",
     "TextBlock",
     "Tool",
     "ToolCall",

@@ -25,10 +25,21 @@ from alpineagents.shield import settled
 log = logging.getLogger("alpineagents")
 
 Reporter = Callable[[Item], None] | Callable[[Item], Awaitable[None]]
-"""Gets each item of each run of an Agent: an async function in the event loop, any other in a thread."""
+"""
+Gets each item of each run of an Agent: an async function in the event loop, any other in a thread.
+
+Where it has a method `run_ended`, that is called after the last item of a run, whichever way the run ended.
+"""
 
 PATIENCE_SECONDS = 5.0
 """How long a run waits at its end, and before a person is asked, for a reporter that is behind."""
+
+
+class _Ended:
+    """Stands behind the last item of a run."""
+
+
+Put = Item | Callable[[], None] | _Ended
 
 
 class Reports:
@@ -39,7 +50,7 @@ class Reports:
         put: takes an item, or what is to be called once the reporter has had all items before it; it returns at once.
     """
 
-    def __init__(self, put: Callable[[Item | Callable[[], None]], None]) -> None:
+    def __init__(self, put: Callable[[Put], None]) -> None:
         self._put = put
         # Each is counted up by one thread only.
         self.handed_over, self.taken = 0, 0
@@ -59,6 +70,7 @@ class Reports:
 
     async def end(self) -> None:
         """Wait as `told` does, and leave out what the reporter has not taken by then."""
+        self._put(_Ended())
         await self.told()
         self.given_up = True
         if left := self.handed_over - self.taken:
@@ -97,7 +109,7 @@ def is_async(reporter: Reporter) -> bool:
 @asynccontextmanager
 async def _in_thread(reporter: Reporter) -> AsyncIterator[Reports]:
     # A daemon: a reporter that hangs, as at a terminal stopped by Ctrl+S, must not keep the process from ending.
-    items: SimpleQueue[Item | Callable[[], None] | None] = SimpleQueue()
+    items: SimpleQueue[Put | None] = SimpleQueue()
     reports = Reports(items.put)
     token = anyio.lowlevel.current_token()
 
@@ -106,6 +118,8 @@ async def _in_thread(reporter: Reporter) -> AsyncIterator[Reports]:
             if callable(item):
                 with suppress(anyio.RunFinishedError):
                     anyio.from_thread.run_sync(item, token=token)
+            elif isinstance(item, _Ended):
+                _call(getattr(reporter, "run_ended", None))
             elif not reports.given_up:
                 _call(reporter, item)
                 reports.taken += 1
@@ -121,9 +135,9 @@ async def _in_thread(reporter: Reporter) -> AsyncIterator[Reports]:
             items.put(None)
 
 
-def _call(reporter: Reporter, item: Item) -> None:
+def _call(function: Callable[..., object] | None, *item: Item) -> None:
     try:
-        returned = reporter(item)
+        returned = None if function is None else function(*item)
         if inspect.iscoroutine(returned):
             returned.close()
             raise TypeError("it gave a coroutine; make it an async function: async def report(item): …")
@@ -133,7 +147,7 @@ def _call(reporter: Reporter, item: Item) -> None:
 
 @asynccontextmanager
 async def _in_loop(reporter: Reporter) -> AsyncIterator[Reports]:
-    send, receive = anyio.create_memory_object_stream[Item | Callable[[], None]](math.inf)
+    send, receive = anyio.create_memory_object_stream[Put](math.inf)
     reports = Reports(send.send_nowait)
     # Shielded, so that a run that is cancelled can still say so.
     scope = anyio.CancelScope(shield=True)
@@ -157,7 +171,7 @@ async def _in_loop(reporter: Reporter) -> AsyncIterator[Reports]:
 
 async def _deliver(
     reporter: Reporter,
-    items: MemoryObjectReceiveStream[Item | Callable[[], None]],
+    items: MemoryObjectReceiveStream[Put],
     reports: Reports,
     scope: anyio.CancelScope,
 ) -> None:
@@ -166,12 +180,13 @@ async def _deliver(
             if callable(item):
                 item()
                 continue
+            function = getattr(reporter, "run_ended", None) if isinstance(item, _Ended) else partial(reporter, item)
             try:
-                returned = reporter(item)
-                assert returned is not None
-                await returned
+                returned = None if function is None else function()
+                if inspect.isawaitable(returned):
+                    await returned
             except anyio.get_cancelled_exc_class():
                 raise
             except BaseException:  # it would end the event loop
                 log.exception("the reporter failed; the run goes on")
-            reports.taken += 1
+            reports.taken += 0 if isinstance(item, _Ended) else 1

@@ -73,8 +73,24 @@ def options(
 def chat(
     state_id: Annotated[str | None, typer.Argument(metavar="ID", help="With --resume: which State.")] = None,
     *,
-    store: StoreOption = STORE,
-    model: Annotated[str, typer.Option(help="Such as gpt-5, ollama/llama3.2 or openrouter/….")] = "claude-sonnet-5",
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar=URL_VARIABLE,
+            help="Where States are kept: a SQLite file, or postgresql://…",
+            metavar="URL",
+            show_default=f"the Agent's, else {STORE}",
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="An Agent of your own, with its tools.", metavar="MODULE:NAME")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Such as gpt-5, ollama/llama3.2 or openrouter/….", show_default="the Agent's, else claude-sonnet-5"
+        ),
+    ] = None,
     system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the State ID, or the newest one.")] = False,
 ) -> None:
@@ -84,12 +100,14 @@ def chat(
     Ctrl+C stops an answer, a second one leaves. A piped input is read line by line.
 
     Example: alpineagents chat --model ollama/llama3.2 --resume
+
+    Example: alpineagents chat --agent office:agent
     """
     from alpineagents.cli.chat import chat as run_chat
 
     if state_id is not None and not resume:
         raise typer.BadParameter(f"to go on with that State: alpineagents chat --resume {state_id}")
-    raise typer.Exit(run_chat(store, model=model, system=system, resume=resume, state_id=state_id))
+    raise typer.Exit(run_chat(store, agent=agent, model=model, system=system, resume=resume, state_id=state_id))
 
 
 @app.command("list")

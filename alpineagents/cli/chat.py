@@ -11,59 +11,74 @@ import asyncio
 import contextlib
 import os
 import sys
+from typing import Any
 
 from alpineagents.agent import Agent
-from alpineagents.cli.gist import Gists
-from alpineagents.cli.states import open_store, shown_store, usage_text
-from alpineagents.cli.terminal import ERR, OUT, clean, fail, one_line, say, write
+from alpineagents.cli.named import named_agent
+from alpineagents.cli.states import open_store, shown_store
+from alpineagents.cli.terminal import ERR, OUT, fail, say, write
 from alpineagents.errors import AlpineAgentsError, ConfigError, StateError
-from alpineagents.events import ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from alpineagents.messages import Message
-from alpineagents.models.base import Delta, Fallback, Retry
-from alpineagents.runner import Item
 from alpineagents.state import State
-from alpineagents.stores import SQLStore
-from alpineagents.usage import Usage
+from alpineagents.stores import Store
+from alpineagents.terminal import Terminal
+from alpineagents.terminal.text import clean
 
 INTERRUPTED = 130
-GIST_LENGTH = 110
+STORE = "chat.db"
+MODEL = "claude-sonnet-5"
 
 
-def chat(target: str, *, model: str, system: str | None, resume: bool, state_id: str | None) -> int:
+def chat(
+    target: str | None, *, agent: str | None, model: str | None, system: str | None, resume: bool, state_id: str | None
+) -> int:
     """
     Talk until the person leaves.
+
+    Args:
+        target: where States are kept; None for where the Agent keeps them, else `chat.db`.
+        agent: names an Agent of the person's own, as `module:name`.
+        model, system: instead of the Agent's own.
 
     Returns:
         The exit code. With a piped input, 1 if the last turn failed.
 
     Raises:
-        AlpineAgentsError: there is no key, no such model, no store or no State to go on with.
+        AlpineAgentsError: there is no key, no such model or Agent, no store or no State to go on with.
     """
-    agent = Agent(model, system=system, store=(store := open_store(target, must_exist=resume)))
+    terminal = Terminal(quiet=False)
+    changes: dict[str, Any] = {
+        name: value for name, value in (("model", model), ("system", system)) if value is not None
+    }
+    talker = Agent(**{"model": MODEL, **changes}) if agent is None else named_agent(agent).copy(**changes)
+    where = target or (STORE if talker.store is None else None)
+    store = talker.store if where is None else open_store(where, must_exist=resume)
+    assert store is not None
+    talker = talker.copy(store=store, reporter=terminal, human=terminal if terminal.at_hand else None)
+    shown = type(store).__name__ if where is None else shown_store(where)
     with asyncio.Runner() as runner:
         try:
-            state = runner.run(_begin(store, target, resume=resume, state_id=state_id))
-            talk = Chat(agent, store, state, runner)
-            talk.greet(shown_store(target), resumed=resume)
+            state = runner.run(_begin(store, shown, resume=resume, state_id=state_id))
+            talk = Chat(talker, store, state, runner, terminal)
+            talk.greet(shown, resumed=resume)
             return talk.talk()
         finally:
-            runner.run(_close(agent, store))
+            runner.run(_close(talker, store))
 
 
-async def _begin(store: SQLStore, target: str, *, resume: bool, state_id: str | None) -> State:
+async def _begin(store: Store, where: str, *, resume: bool, state_id: str | None) -> State:
     # Opens the database too, so that what is wrong with it is said before the person has written something.
     newest = await store.list(limit=1)
     if not resume:
-        return State()
+        return State(namespace=store.namespace)
     if state_id is None:
         if not newest:
-            where = shown_store(target)
             raise ConfigError(f"there is no State in {where} to go on with: alpineagents chat --store {where}")
         state_id = newest[0].id
     return await store.load(state_id)
 
 
-async def _close(agent: Agent, store: SQLStore) -> None:
+async def _close(agent: Agent[Any], store: Store) -> None:
     await agent.aclose()
     await store.aclose()
 
@@ -74,10 +89,14 @@ class Chat:
 
     Args:
         runner: the event loop that all turns run on.
+        terminal: shows the turns.
     """
 
-    def __init__(self, agent: Agent, store: SQLStore, state: State, runner: asyncio.Runner) -> None:
+    def __init__(
+        self, agent: Agent[Any], store: Store, state: State, runner: asyncio.Runner, terminal: Terminal
+    ) -> None:
         self._agent, self._store, self._state, self._runner = agent, store, state, runner
+        self._terminal = terminal
         self._at_keyboard = sys.stdin is not None and sys.stdin.isatty()
         self._failed = False
         self._turn_goes_on = False
@@ -137,11 +156,9 @@ class Chat:
 
     def _take_turn(self) -> int | None:
         """Run one turn; return an exit code where the person leaves in its middle."""
-        view = TurnView()
         try:
-            self._runner.run(self._turn(view))
+            self._runner.run(self._turn())
         except AlpineAgentsError as error:
-            view.end_line()
             fail(error)
             self._failed = True
             if isinstance(error, StateError):
@@ -150,7 +167,6 @@ class Chat:
             elif self._at_keyboard:
                 self._offer_another_try()
         except KeyboardInterrupt:
-            view.end_line()
             if self._turn_goes_on:
                 # A second Ctrl+C, while the end of the turn is being saved. The next run finds out what is missing.
                 say("left before the end of the turn was saved", style="red")
@@ -162,77 +178,18 @@ class Chat:
             self._failed = False
         return None
 
-    async def _turn(self, view: TurnView) -> None:
+    async def _turn(self) -> None:
         self._turn_goes_on = True
         try:
-            async with self._agent.stream(self._state) as items:
-                async for item in items:
-                    view.show(item)
+            await self._agent.run(self._state)
         finally:
             self._turn_goes_on = False
-        view.end_line()
-        if self._state.answer is None and self._state.stopped is not None:
-            _hint(str(self._state.stopped))
-        _hint(usage_text(view.usage))
+        if self._terminal.broken:
+            raise BrokenPipeError
 
     def _offer_another_try(self) -> None:
         if self._owes_answer():
             _hint("the last message has no answer yet: press Enter to try again, or write something else")
-
-
-class TurnView:
-    """
-    Shows the items of one turn as they come.
-
-    Attributes:
-        usage: what the turn took so far.
-    """
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-        self._gists = Gists()
-        self._line_is_open = False
-        self._shown = False
-
-    def show(self, item: Item) -> None:
-        """Write what a person wants to see of an item."""
-        match item:
-            case Delta(kind="text"):
-                self._write(item.text)
-            case Retry():
-                self.end_line()
-                _hint(f"  {item.error}")
-                _hint(f"  trying again in {item.wait_seconds:.0f} s")
-            case Fallback():
-                self.end_line()
-                _hint(f"  {item.error}")
-                _hint(f"  asking {item.model}")
-            case ModelRequested():
-                self._shown = False
-            case ModelReplied():
-                self.usage = self.usage + item.usage
-                self._gists.of(item)
-                if not self._shown:
-                    self._write(item.message.text)
-                self.end_line()
-            case ToolStarted():
-                _hint(f"  {one_line(self._gists.of(item), GIST_LENGTH)} …")
-            case ToolFinished():
-                _hint(f"  {one_line(self._gists.of(item), GIST_LENGTH)}", None if item.outcome == "ok" else "red")
-            case _:
-                pass
-
-    def end_line(self) -> None:
-        """End the line that the answer stopped in."""
-        if self._line_is_open:
-            write("")
-            self._line_is_open = False
-
-    def _write(self, text: str) -> None:
-        if text:
-            write(clean(text), end="")
-            self._shown = True
-            self._line_is_open = not text.endswith("\n")
 
 
 def _hint(text: str, style: str | None = None) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from alpineagents.cli.gist import Gists, call_text
-from alpineagents.cli.terminal import OUT, clean, one_line, say, utc, write
+from alpineagents.cli.terminal import OUT, say, utc, write
 from alpineagents.errors import ConfigError, StateDamagedError
 from alpineagents.events import Event
 from alpineagents.snapshot import Status
 from alpineagents.state import State
 from alpineagents.stores import SQLStore, StateInfo
-from alpineagents.usage import Usage
+from alpineagents.terminal.gist import Gists, call_text
+from alpineagents.terminal.text import clean, one_line, usage_text
 
 PLAIN_GIST_LENGTH = 160
 KIND_WIDTH = len("approval_requested")
@@ -190,19 +190,6 @@ def _write_summary(state: State) -> None:
         answer = state.answer if isinstance(state.answer, str) else _json(state.answer)
         write(f"answer  {clean(answer)}")
     OUT.out(f"usage   {usage_text(state.usage)}, {state.turn} turn(s)")
-
-
-def usage_text(usage: Usage) -> str:
-    """
-    Return tokens and cost as people read them.
-
-    Example:
-        >>> usage_text(Usage(input_tokens=1200, output_tokens=30, cost_usd=0.0042, requests=1))
-        '1,200 tokens in, 30 out, $0.0042'
-    """
-    least = "at least " if usage.unpriced_requests else ""
-    cost = f", {least}${usage.cost_usd:.4f}" if usage.cost_usd else ""
-    return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
 
 
 def _json(value: Any) -> str:

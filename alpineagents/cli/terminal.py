@@ -14,11 +14,10 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
+from alpineagents.terminal.text import one_line
+
 OUT = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
 ERR = Console(markup=False, emoji=False, highlight=False, soft_wrap=True, stderr=True)
-
-_REPLACED = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
-_CONTROL: dict[int, str | None] = {**_REPLACED, ord("\n"): "\n", ord("\t"): "\t", ord("\r"): None}
 
 
 def prepare() -> None:
@@ -32,33 +31,6 @@ def prepare() -> None:
 
 def _show_warning(message: Warning | str, *_where: object, **_more: object) -> None:
     say(f"warning: {one_line(str(message))}", style="yellow")
-
-
-def clean(text: str) -> str:
-    """
-    Return the text without control codes and lone surrogates.
-
-    Example:
-        >>> clean("red: \\x1b[31m")
-        'red: \ufffd[31m'
-    """
-    return text.encode("utf-8", "replace").decode().translate(_CONTROL)
-
-
-def one_line(text: str, width: int = 0) -> str:
-    """
-    Return the text as one clean line.
-
-    Args:
-        width: cut it at so many characters; 0 for all.
-
-    Example:
-        >>> one_line("a long\\n  story", 8)
-        'a long …'
-    """
-    # A huge text is cut before it is worked on, since only its beginning is shown.
-    line = " ".join(clean(text[: width * 8 + 1000] if width else text).split())
-    return line if not width or len(line) <= width else line[: width - 1] + "…"
 
 
 def write(text: str, end: str = "\n") -> None:

@@ -220,3 +220,68 @@ def test_enter_tries_a_failed_turn_again(command: Command) -> None:
         terminal.type("\n")
 
         terminal.read_until("Now it works.")
+
+
+OFFICE = """
+from alpineagents import Agent, FileStore, tool
+from alpineagents.testing import FakeModel, tool_call
+
+@tool(needs_approval=True)
+def pay(amount: int) -> str:
+    "Pay an amount."
+    return f"paid {amount}"
+
+agent = Agent(FakeModel([tool_call("pay", amount=5), "It is paid."]), tools=[pay], store=FileStore("runs"))
+number = 7
+"""
+
+
+def test_chat_talks_to_an_agent_of_ones_own(command: Command) -> None:
+    """With its tools and its store; a call that needs an approval is asked about in place."""
+    (command.folder / "office.py").write_text(OFFICE)
+    with command.at_terminal("chat", "--agent", "office:agent") as terminal:
+        greeting = terminal.read_until("> ")
+        terminal.type("Pay 5\n")
+        terminal.read_until("amount = 5")
+        terminal.read_until("[a]lways here: ")
+        terminal.type("y\n")
+        terminal.read_until("pay(amount=5) → ok: paid 5")
+        terminal.read_until("It is paid.")
+        terminal.read_until("> ")
+        code = terminal.leave()
+
+    assert ("fake · FileStore" in greeting, code) == (True, 0)
+    assert {each.name for each in command.folder.iterdir()} - {"__pycache__"} == {"office.py", "runs"}
+
+
+def test_chat_with_a_pipe_leaves_an_approval_waiting(command: Command) -> None:
+    """Nobody can be asked, so the call waits in the store, here in the one that --store names."""
+    (command.folder / "office.py").write_text(OFFICE)
+    done = command.run("chat", "--agent", "office:agent", "--store", "mine.db", input="Pay 5\n")
+
+    assert "waiting for approval of 1 call" in done.stderr
+    assert command.listed("mine.db")[0]["status"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    "agent, said",
+    [
+        ("office", "--agent module:name"),
+        ("nowhere:agent", "there is no module 'nowhere'"),
+        ("office:nobody", "It has: agent"),
+        ("office:number", "It has: agent"),
+        ("broken:agent", "module 'broken' fails with ZeroDivisionError"),
+        ("needy:agent", "there is no module 'missing_one', which module 'needy' imports"),
+    ],
+)
+def test_chat_says_what_is_wrong_with_an_agents_name(command: Command, agent: str, said: str) -> None:
+    """In one line, before anything else is done."""
+    (command.folder / "office.py").write_text(OFFICE)
+    (command.folder / "broken.py").write_text("1 / 0")
+    (command.folder / "needy.py").write_text("import missing_one")
+
+    done = command.run("chat", "--agent", agent)
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert said in done.stderr
+    assert not (command.folder / "chat.db").exists()

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from alpineagents.cli.terminal import clean
 from alpineagents.errors import ConfigError, ToolError, ToolInputError
+from alpineagents.terminal.text import clean
 from alpineagents.tools import ToolContext, tool
 
 MAX_SEEN = 20_000

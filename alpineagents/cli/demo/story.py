@@ -20,13 +20,14 @@ from alpineagents.cli.demo.child import Child, DemoError
 from alpineagents.cli.demo.folder import Folder
 from alpineagents.cli.demo.wire import QUESTION, Job, Report
 from alpineagents.cli.states import event_lines, open_store, shown_store
-from alpineagents.cli.terminal import OUT, clean, fail, one_line, utc
+from alpineagents.cli.terminal import OUT, fail, utc
 from alpineagents.errors import ConfigError
 from alpineagents.events import Event, RunStarted, RunStopped, ToolFinished, ToolStarted
 from alpineagents.messages import Message
 from alpineagents.models import resolve_model
 from alpineagents.state import State
 from alpineagents.stores import SQLStore
+from alpineagents.terminal.text import clean, one_line
 
 SHORT_LEASE = 2.0
 """Seconds for which a dead run keeps its State; short, so that nobody has to wait for long."""

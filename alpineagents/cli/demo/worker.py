@@ -13,8 +13,6 @@ from alpineagents.agent import Agent
 from alpineagents.cli.demo.folder import Folder
 from alpineagents.cli.demo.reader import FolderReader
 from alpineagents.cli.demo.wire import QUESTION, Job, Report
-from alpineagents.cli.gist import Gists, call_text
-from alpineagents.cli.terminal import one_line
 from alpineagents.errors import AlpineAgentsError, StateBusyError
 from alpineagents.events import ModelReplied, ToolFinished
 from alpineagents.messages import Reply, Request
@@ -23,6 +21,8 @@ from alpineagents.models.base import Delta, Emit, Fallback, Retry
 from alpineagents.runner import Item
 from alpineagents.state import State
 from alpineagents.stores import SQLStore
+from alpineagents.terminal.gist import Gists, call_text
+from alpineagents.terminal.text import one_line
 from alpineagents.tools import Progress, ToolContext
 
 LINE_LENGTH = 400
