@@ -204,7 +204,7 @@ async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
             if tool.transaction:
                 result = await _make_in_transaction(agent, tool, run, state, args)
             else:
-                result = await execute(tool, state.call, _context(run, state), args)
+                result = await execute(tool, state.call, _context(run, state), args, late=run.late)
                 shown = _limited(agent, tool, state, result)
                 await keep(agent.store, run.state, shown.whole)
                 await run.journal.record_all([_finished(state, result, shown)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +14,9 @@ from typing_extensions import ParamSpec, TypeVar
 
 from alpineagents.errors import ToolDefinitionError
 from alpineagents.messages import ToolSpec
+from alpineagents.tools.contradictions import refuse_contradictions
 from alpineagents.tools.docstring import read_docstring
+from alpineagents.tools.places import Places
 from alpineagents.tools.schema import Arguments, describe_arguments
 from alpineagents.tools.signature import read_signature, takes_self
 
@@ -28,6 +29,9 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FLAGS = ("read_only", "destructive", "idempotent", "open_world", "parallel", "transaction", "needs_approval")
 MAX_RESULT_BYTES = 100_000
 """How long a result may be unless a tool says otherwise: some 25,000 tokens."""
+
+OnError = Mapping[type[Exception], str | Callable[[Any], str]]
+"""What a model is told of an exception of a type: a text, or a function of the exception that gives one."""
 
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__")
 
@@ -54,6 +58,8 @@ class Tool(Generic[P, R_co]):
         needs_approval: a person is asked before each call.
         timeout: seconds that a call may take; None for any time.
         max_result_bytes: how long a result the model reads as a whole, in UTF-8; None for any length.
+        places: bounds how many calls are made at the same time; None for any number.
+        on_error: what a model is told of exceptions, by type.
         spec: what a model is told.
         arguments: the parameters, and how a model's arguments become Python values.
         binding: whether the function waits for an object, for a class, or for nothing.
@@ -73,13 +79,15 @@ class Tool(Generic[P, R_co]):
     arguments: Arguments = field(compare=False)
     timeout: float | None = None
     max_result_bytes: int | None = MAX_RESULT_BYTES
+    places: Places | None = None
+    on_error: OnError = field(default_factory=dict, compare=False)
     spec: ToolSpec = field(init=False, compare=False)
     is_async: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        _refuse_contradictions(self)
+        refuse_contradictions(self)
         spec = ToolSpec(name=self.name, description=self.description, parameters=self.arguments.schema)
-        made = {"spec": spec, "is_async": inspect.iscoroutinefunction(self.function), "__wrapped__": self.function}
+        made = {"spec": spec, "is_async": _is_async(self.function), "__wrapped__": self.function}
         copied = {name: getattr(self.function, name, None) for name in _COPIED}
         for name, value in (made | copied).items():
             object.__setattr__(self, name, value)
@@ -172,6 +180,8 @@ def tool(
     needs_approval: bool = ...,
     timeout: float | None = ...,
     max_result_bytes: int | None = ...,
+    max_concurrency: int | None = ...,
+    on_error: OnError | None = ...,
     name: str | None = ...,
     description: str | None = ...,
 ) -> Tool[P2, R]: ...
@@ -187,6 +197,8 @@ def tool(
     needs_approval: bool = ...,
     timeout: float | None = ...,
     max_result_bytes: int | None = ...,
+    max_concurrency: int | None = ...,
+    on_error: OnError | None = ...,
     name: str | None = ...,
     description: str | None = ...,
 ) -> _Decorator: ...
@@ -203,6 +215,8 @@ def tool(
     needs_approval: bool = False,
     timeout: float | None = None,
     max_result_bytes: int | None = MAX_RESULT_BYTES,
+    max_concurrency: int | None = None,
+    on_error: OnError | None = None,
     name: str | None = None,
     description: str | None = None,
 ) -> Any:
@@ -224,6 +238,10 @@ def tool(
         timeout: seconds that a call may take; then the model is told that it took too long, and the run goes on.
         max_result_bytes: how long a result the model reads as a whole; of a longer one it reads the ends, and the whole
             is kept aside. None for any length.
+        max_concurrency: how many calls may be made at the same time in one event loop, of all runs together; None for
+            any number. The time that a call waits for its place does not count for its `timeout`.
+        on_error: what the model is told of an exception of a type, as a text or a function of the exception; the run
+            goes on. The first type that fits counts.
         name: as the model knows it, instead of the function's own.
         description: instead of what the docstring says.
 
@@ -245,7 +263,11 @@ def tool(
 
     def decorate(decorated: object) -> Tool[..., Any]:
         made = _make(decorated, flags, name, description)
-        return dataclasses.replace(made, timeout=timeout, max_result_bytes=max_result_bytes)
+        places = None if max_concurrency is None else Places(made.name, max_concurrency)
+        handlers = {} if on_error is None else on_error
+        return dataclasses.replace(
+            made, timeout=timeout, max_result_bytes=max_result_bytes, places=places, on_error=handlers
+        )
 
     return decorate if function is None else decorate(function)
 
@@ -305,7 +327,7 @@ def toolbox(tools: Iterable[object]) -> dict[str, Tool]:
     return box
 
 
-def _make(value: object, flags: Mapping[str, bool], name: str | None, description: str | None) -> Tool[..., Any]:
+def _make(value: object, flags: Mapping[str, Any], name: str | None, description: str | None) -> Tool[..., Any]:
     binding: Literal["object", "class", "nothing"] | None = None
     if isinstance(value, (staticmethod, classmethod)):
         binding = "class" if isinstance(value, classmethod) else "nothing"
@@ -334,11 +356,11 @@ def _function(value: object) -> Callable[..., Any]:
             f"a tool is a function or a method, not {_kind(value)}. Write one around it:\n"
             "@tool\ndef look_up(word: str) -> str: ..."
         )
-    if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
-        raise ToolDefinitionError(
-            f"{value.__name__!r} yields, but a tool gives one result. Collect the items and write: return items"
-        )
     return value
+
+
+def _is_async(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _checked(name: object, function: Callable[..., Any]) -> str:
@@ -349,30 +371,6 @@ def _checked(name: object, function: Callable[..., Any]) -> str:
         f"{name!r} cannot be the name of a tool ({where}): models take 1 to 64 letters (a-z, A-Z), digits, '_' "
         "and '-'. Give it one: @tool(name=\"look_up\")"
     )
-
-
-def _refuse_contradictions(made: Tool[Any, Any]) -> None:
-    if not isinstance(made.description, str):
-        raise ToolDefinitionError(f'the description of tool {made.name!r} is a text: tool(description="Read a file.")')
-    if made.timeout is not None and (type(made.timeout) not in (int, float) or not 0 < made.timeout < math.inf):
-        raise ToolDefinitionError(
-            f"timeout={made.timeout!r} of tool {made.name!r} is not a number of seconds: @tool(timeout=30)"
-        )
-    limit = made.max_result_bytes
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise ToolDefinitionError(
-            f"max_result_bytes={limit!r} of tool {made.name!r} is not a number of bytes: "
-            "@tool(max_result_bytes=100_000)"
-        )
-    if made.read_only and made.destructive:
-        raise ToolDefinitionError(
-            f"tool {made.name!r} cannot be both read_only and destructive. Keep one: @tool(destructive=True)"
-        )
-    if made.transaction and not inspect.iscoroutinefunction(made.function):
-        raise ToolDefinitionError(
-            f"tool {made.name!r} has transaction=True, so it shares a connection with the event loop: "
-            f"async def {made.function.__name__}(…)"
-        )
 
 
 def _kind(value: object) -> str:

@@ -9,8 +9,8 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from alpineagents.tools.base import Tool
 from alpineagents.tools.content import to_content
 from alpineagents.tools.context import ToolContext
 from alpineagents.tools.mistakes import listed, nearest, shorten, takes
+from alpineagents.tools.places import Place
 
 T = TypeVar("T")
 
@@ -35,6 +36,9 @@ log = logging.getLogger("alpineagents")
 
 _MAX_MESSAGE = 2000
 """Characters of an unexpected exception's message that a model is told."""
+
+_MAX_SHOWN = 200
+"""Characters of a value that a tool yields on its way that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,9 @@ class _Unfinished:
     """In a shell, because trio refuses a thread whose result could be awaited."""
 
     rest: Awaitable[Any]
+
+
+_Settled = ToolResult | _Unfinished | _Raised
 
 
 def check(tool: Tool | None, call: ToolCall, known_names: Iterable[str] = ()) -> dict[str, object] | ToolResult:
@@ -97,19 +104,25 @@ def check(tool: Tool | None, call: ToolCall, known_names: Iterable[str] = ()) ->
 
 
 async def execute(
-    tool: Tool, call: ToolCall, context: ToolContext, arguments: Mapping[str, object] | None = None
+    tool: Tool,
+    call: ToolCall,
+    context: ToolContext,
+    arguments: Mapping[str, object] | None = None,
+    *,
+    late: Callable[[str], None] | None = None,
 ) -> ToolResult:
     """
     Run a tool for a call.
 
     A sync tool runs in a worker thread, which sees the caller's context variables; when the caller is cancelled the
-    thread is left to end by itself and its result is lost. An async tool is awaited here.
+    thread is left to end by itself, and what came of it is told to `late`. An async tool is awaited here.
 
     Args:
         tool: what to run.
         call: what the model asked for.
         context: for a tool that has a ToolContext parameter.
         arguments: what `check` gave; without them the call is checked here.
+        late: called in the event loop with what came of a sync tool that ended when nobody waited any more.
 
     Returns:
         The result, also of a tool that raises or takes longer than its `timeout`: only cancellation and what is no
@@ -120,8 +133,13 @@ async def execute(
         if isinstance(checked, ToolResult):
             return checked
         arguments = checked
-    with anyio.move_on_after(tool.timeout):
-        return await _enter(tool, context, arguments)
+    place = Place(tool.places)
+    await place.take()
+    try:
+        with anyio.move_on_after(tool.timeout):
+            return await _enter(tool, context, arguments, place, late)
+    finally:
+        place.leave()
     left = "It was stopped, and may have had a part of its effect" if tool.is_async else "It may still be running"
     return _told(
         "error",
@@ -130,13 +148,23 @@ async def execute(
     )
 
 
-async def _enter(tool: Tool, context: ToolContext, arguments: Mapping[str, object]) -> ToolResult:
+async def _enter(
+    tool: Tool,
+    context: ToolContext,
+    arguments: Mapping[str, object],
+    place: Place,
+    late: Callable[[str], None] | None,
+) -> ToolResult:
     places, names = tool.arguments.bind(arguments, context)
     entered = partial(tool.function, *places, **names)
     try:
+        if inspect.isasyncgenfunction(tool.function):
+            return _returned(tool.name, await _last_of(entered(), context))
         if tool.is_async:
             return _returned(tool.name, await entered())
-        settled = await _watched(tool.name, partial(_settle, tool.name, entered))
+        if inspect.isgeneratorfunction(tool.function):
+            entered = partial(_last, entered, context)
+        settled = await _watched(tool, partial(_settle, tool.name, entered), context, place, late)
         if isinstance(settled, ToolResult):
             return settled
         if isinstance(settled, _Raised):
@@ -144,7 +172,7 @@ async def _enter(tool: Tool, context: ToolContext, arguments: Mapping[str, objec
         # A plain function that gives a coroutine, as some decorators make of an async one.
         return _returned(tool.name, await settled.rest)
     except BaseException as raised:
-        result = _failed(tool.name, raised)
+        result = _failed(tool, raised)
         if result is not None:
             return result
         going_up = _going_up(raised)
@@ -154,23 +182,82 @@ async def _enter(tool: Tool, context: ToolContext, arguments: Mapping[str, objec
     raise going_up
 
 
-async def _watched(tool_name: str, function: Callable[[], T]) -> T:
-    """Run a function in a thread; where that is left behind, say in the log when it has ended after all."""
-    left_behind = threading.Event()
+async def _last_of(values: AsyncGenerator[object, None], context: ToolContext) -> object:
+    """Report each value that a tool yields, and return the last one."""
+    last: object = None
+    count = 0
+    async with aclosing(values):
+        async for last in values:
+            count += 1
+            context.report(count, message=_line(last, context))
+    return last
 
-    def watched() -> T:
+
+def _last(entered: Callable[[], Generator[object, None, object]], context: ToolContext) -> object:
+    """Do what `_last_of` does, for a sync tool; what it returns, if anything, counts instead."""
+    values, count, last = entered(), 0, None
+    with closing(values):
+        while True:
+            try:
+                last = next(values)
+            except StopIteration as end:
+                return last if end.value is None else end.value
+            count += 1
+            context.report(count, message=_line(last, context))
+
+
+def _line(value: object, context: ToolContext) -> str:
+    return shorten(_text(to_content(value, context.tool_name)), _MAX_SHOWN)
+
+
+async def _watched(
+    tool: Tool,
+    function: Callable[[], _Settled],
+    context: ToolContext,
+    place: Place,
+    late: Callable[[str], None] | None,
+) -> _Settled:
+    """Run a function in a thread; where that is left behind, say what came of it when it has ended after all."""
+    token = anyio.lowlevel.current_token()
+
+    def watched() -> _Settled:
+        if not place.thread_begins():
+            return _Raised(RuntimeError("nobody waits for this call any more"))
         began = time.monotonic()
-        result = function()
-        if left_behind.is_set():
+        settled = function()
+        if place.thread_ends():
             seconds = time.monotonic() - began
-            log.warning("tool %s ended after %.1f seconds, when nobody waited any more", tool_name, seconds)
-        return result
+            log.warning(
+                "tool %s ended after %.1f seconds, when nobody waited any more: call %s of State %s, %s",
+                *(tool.name, seconds, context.call_id, context.state_id, _ending(settled)),
+            )
+            with suppress(anyio.RunFinishedError):
+                anyio.from_thread.run_sync(place.free, token=token)
+                if late is not None:
+                    anyio.from_thread.run_sync(late, _told_late(tool, settled, seconds), token=token)
+        return settled
 
-    try:
-        return await _in_thread(watched)
-    except BaseException:
-        left_behind.set()
-        raise
+    return await _in_thread(watched)
+
+
+def _ending(settled: _Settled) -> str:
+    # Not the result itself: what a tool returns may be secret, and a log is read by others.
+    return f"it raised {type(settled.error).__name__}" if isinstance(settled, _Raised) else "it returned"
+
+
+def _told_late(tool: Tool, settled: _Settled, seconds: float) -> str:
+    text = "it raised what ends a program"
+    if isinstance(settled, ToolResult):
+        text = _text(settled.content)
+    elif isinstance(settled, _Raised) and isinstance(settled.error, Exception):
+        text = f"{type(settled.error).__name__}: {_message(settled.error)}"
+    elif isinstance(settled, _Unfinished):
+        text = "it gave something to await, which was not awaited"
+    return f"{tool.name} ended after all, after {seconds:.1f} seconds: {shorten(text, _MAX_MESSAGE)}"
+
+
+def _text(content: Iterable[TextBlock | Image]) -> str:
+    return " ".join(block.text if isinstance(block, TextBlock) else f"[{block.media_type}]" for block in content)
 
 
 async def _in_thread(function: Callable[[], T]) -> T:
@@ -200,7 +287,7 @@ async def _in_thread(function: Callable[[], T]) -> T:
     return results[0]
 
 
-def _settle(tool_name: str, entered: Callable[[], Any]) -> ToolResult | _Unfinished | _Raised:
+def _settle(tool_name: str, entered: Callable[[], Any]) -> _Settled:
     """Run a sync tool to its end, in its thread. What it raises is handed over: a future cannot carry StopIteration."""
     try:
         returned = entered()
@@ -217,8 +304,9 @@ def _returned(tool_name: str, value: object) -> ToolResult:
         return _told("error", text, error)
 
 
-def _failed(tool_name: str, raised: BaseException) -> ToolResult | None:
+def _failed(tool: Tool, raised: BaseException) -> ToolResult | None:
     """Tell what a tool raised, or None where it must go up."""
+    tool_name = tool.name
     leaves = _leaves(raised)
     cancelled = anyio.get_cancelled_exc_class()
     failures = [leaf for leaf in leaves if isinstance(leaf, Exception)]
@@ -233,11 +321,24 @@ def _failed(tool_name: str, raised: BaseException) -> ToolResult | None:
         )
         stray.__cause__ = raised
         return _unexpected(tool_name, stray)
+    try:
+        failures = [_handled(tool, failure) for failure in failures]
+    except Exception as broken:  # noqa: BLE001  (the tool author's code, as the tool is)
+        return _unexpected(tool_name, broken)
     if all(isinstance(failure, ToolError) for failure in failures):
         only_input = all(isinstance(failure, ToolInputError) for failure in failures)
         text = "\n".join(_message(failure) or f"{tool_name} failed and did not say why" for failure in failures)
         return _told("input_error" if only_input else "error", text)
     return _unexpected(tool_name, _raisable(tool_name, raised), failures)
+
+
+def _handled(tool: Tool, failure: Exception) -> Exception:
+    """Return what `on_error` makes of an exception: a ToolError for the model, or itself."""
+    if not isinstance(failure, ToolError):
+        for kind, told in tool.on_error.items():
+            if isinstance(failure, kind):
+                return ToolError(told if isinstance(told, str) else str(told(failure)))
+    return failure
 
 
 def _going_up(raised: BaseException) -> BaseException:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -241,16 +240,6 @@ def test_a_method_without_its_object_is_refused() -> None:
         as_tool(Notes.read)
 
 
-def items() -> Iterator[int]:
-    """Yield."""
-    yield 1
-
-
-async def async_items() -> AsyncIterator[int]:
-    """Yield."""
-    yield 1
-
-
 def lonely(number: int) -> int:
     """Return it."""
     return number
@@ -270,8 +259,6 @@ def größe() -> int:  # noqa: PLC2401  (what is tested)
         (functools.partial(lonely, 1), "not a partial"),
         (lambda: 1, "name="),
         (größe, "name="),
-        (items, "return items"),
-        (async_items, "return items"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused(value: object, said: str) -> None:
@@ -316,3 +303,17 @@ def test_a_context_is_only_for_the_function() -> None:
         return context.run_id
 
     assert properties(who) == []
+
+
+@pytest.mark.parametrize("count", [0, -1, "2", True, 1.0])
+def test_what_is_no_number_of_calls_is_refused(count: Any) -> None:
+    """With the line to write."""
+    with pytest.raises(ToolDefinitionError, match=r"@tool\(max_concurrency=4\)"):
+        tool(max_concurrency=count)(lonely)
+
+
+@pytest.mark.parametrize("handlers", [[KeyError], {"KeyError": "none"}, {KeyError: 3}, {KeyboardInterrupt: "no"}, "no"])
+def test_what_handles_no_exceptions_is_refused(handlers: Any) -> None:
+    """With the line to write."""
+    with pytest.raises(ToolDefinitionError, match=r"@tool\(on_error=\{KeyError"):
+        tool(on_error=handlers)(lonely)
