@@ -11,13 +11,13 @@ import dataclasses
 import email.utils
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from pydantic import JsonValue, SecretStr
+from pydantic import JsonValue
 
 from alpineagents.errors import AuthError, ContextTooLongError, ModelError, ProviderError, RateLimitError
+from alpineagents.models.secrets import Secrets
 
 MESSAGE_LENGTH = 1_000
 """How much of a server's own words an error keeps."""
@@ -35,8 +35,6 @@ _FINAL_CODES = {
 # Anthropic's API has no code for it: the type is that of any bad request.
 _CONTEXT_WORDS = ("prompt is too long", "exceed context limit")
 _RETRIED_STATUSES = {408, 409, 429}
-
-_SECRETS = re.compile(r"\bsk-[\w.*…-]+|\b(?:Bearer|Basic)\s+[^\s\"',;]+", re.IGNORECASE)
 
 
 class AttemptError(Exception):
@@ -68,11 +66,11 @@ class Failures:
 
     def __init__(self, base_url: str, key_hint: str, secrets: Iterable[str]) -> None:
         self._base_url, self._key_hint = base_url, key_hint
-        self._secrets = tuple(SecretStr(secret) for secret in secrets)
+        self._secrets = Secrets(secrets)
 
     def refused(self, status: int, reason: str, body: str, headers: Mapping[str, str]) -> AttemptError:
         """Translate an answer whose status says that it is no reply."""
-        said = f"{self._base_url} answered {status} {reason}".rstrip()
+        said = f"{self._base_url} answered {status} {self.scrub(reason, 100)}".rstrip()
         failure = self._translate(_read_body(body), status, said, headers)
         failure.error.charged = False
         return failure
@@ -85,8 +83,9 @@ class Failures:
     def no_stream(self, media_type: str, body: str, headers: Mapping[str, str]) -> AttemptError:
         """Translate an answer that claims success and is no event stream, such as a login page."""
         said = self.scrub(_read_body(body).message)
+        kind = self.scrub(media_type, 100) or "no content type"
         text = (
-            f"{self._base_url} answered with {media_type or 'no content type'!r} where an event stream "
+            f"{self._base_url} answered with {kind!r} where an event stream "
             f"(text/event-stream) was asked for: {said!r}. Check base_url: it mostly ends in /v1"
         )
         return AttemptError(ProviderError(text, status=200, request_id=self._request_id(headers)), again=False)
@@ -110,9 +109,7 @@ class Failures:
     def scrub(self, text: str, length: int = MESSAGE_LENGTH) -> str:
         """Return a text without secrets, cut to a length."""
         # Secrets go before the cut, which could leave the first half of one.
-        for secret in self._secrets:
-            text = text.replace(secret.get_secret_value(), "[key]")
-        text = _SECRETS.sub("[key]", text)
+        text = self._secrets.scrub(text)
         return text if len(text) <= length else text[: length - 1] + "…"
 
     def _request_id(self, headers: Mapping[str, str]) -> str | None:

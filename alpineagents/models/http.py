@@ -29,7 +29,8 @@ from alpineagents.models.base import Emit
 from alpineagents.models.failures import AttemptError, Failures, says_error
 from alpineagents.models.reading import EventReader
 from alpineagents.models.retries import Retries
-from alpineagents.values import sendable
+from alpineagents.models.secrets import SECRET_LENGTH
+from alpineagents.models.sending import own_headers, to_bytes
 
 READ_SECONDS = 300.0
 """How long a server may send nothing; models that think before they speak are silent for minutes."""
@@ -38,8 +39,6 @@ WRITE_SECONDS = 60.0
 POOL_SECONDS = 60.0
 TAIL_SECONDS = 5.0
 """How long to wait, once the answer is complete, for what may follow it: the usage, and the end of the stream."""
-_SECRET_LENGTH = 8
-"""From this length on, the value of a header that the caller set is taken for a secret."""
 _ERROR_BODY_BYTES = 64 * 1024
 _ERROR_BODY_SECONDS = 10.0
 
@@ -89,9 +88,9 @@ class Endpoint:
         url = _parse(base_url)
         self.base_url = str(url.copy_with(username=None, password=None)).rstrip("/")
         self.host = url.host
-        own = _own_headers(headers)
+        own = own_headers(headers)
         secrets = [key] if key else [url.password, _basic(url)] if url.userinfo else []
-        secrets += [value for value in own.values() if len(value) >= _SECRET_LENGTH]
+        secrets += [value for value in own.values() if len(value) >= SECRET_LENGTH]
         self._failures = Failures(self.base_url, key_hint, [secret for secret in secrets if secret])
         if key or url.userinfo:
             name, value = _authorization(url, key, key_hint, key_header)
@@ -156,7 +155,7 @@ class Endpoint:
     ) -> _T:
         sending = {
             "url": self.base_url + path,
-            "content": json.dumps(_all_sendable(body), ensure_ascii=True).encode("ascii"),
+            "content": to_bytes(body),
             "headers": {"Content-Type": "application/json", **(headers or {})},
             "auth": self._authorize if self._headers else httpx.USE_CLIENT_DEFAULT,
             "timeout": httpx.USE_CLIENT_DEFAULT if self._timeout is None else self._timeout,
@@ -198,11 +197,16 @@ class Endpoint:
             if not reader.complete:
                 failure = self._unreached(error)
                 failure.again = failure.again and self._may_repeat(reader)
-                raise failure from error
+                raise failure from self._cause(error)
         except AttemptError as failure:
             failure.again = failure.again and self._may_repeat(reader)
             raise
         return reader
+
+    def _cause(self, error: httpx.RequestError) -> httpx.RequestError | None:
+        # A traceback shows the cause; its text may quote a header, or what the server said.
+        text = str(error)
+        return error if self._failures.scrub(text, len(text)) == text else None
 
     def _may_repeat(self, reader: EventReader) -> bool:
         return self._retry_streams or not reader.started
@@ -213,7 +217,7 @@ class Endpoint:
             async with client.stream("POST", **sending) as response:
                 body = await _read_some(response)
         except httpx.RequestError as error:
-            raise self._unreached(error) from error
+            raise self._unreached(error) from self._cause(error)
         if response.status_code != 200:
             raise self._failures.refused(response.status_code, response.reason_phrase, body, response.headers)
         return self._decode(body, response.headers)
@@ -343,6 +347,8 @@ def _parse(base_url: str) -> httpx.URL:
         raise ConfigError(f"base_url is not an address. Write it like this: {example}") from None
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"base_url begins with http:// or https:// and a host: {example}")
+    if url.port is not None and not 0 < url.port < 65_536:
+        raise ConfigError(f"base_url has the port {url.port}, and ports go from 1 to 65535: {example}")
     if url.query or url.fragment:
         raise ConfigError(
             "base_url has a part after ? or #, which would end up in logs. Leave it out; parameters that each request "
@@ -365,15 +371,6 @@ def _authorization(url: httpx.URL, key: str | None, key_hint: str, key_header: s
     return (key_header, key) if key_header else ("Authorization", f"Bearer {key}")
 
 
-def _own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    for name, value in (headers or {}).items():
-        texts = isinstance(name, str) and isinstance(value, str)
-        if not texts or not (name + value).isascii() or not (name + value).isprintable():
-            # The value may be a secret.
-            raise ConfigError(f'the header {name!r} has no value of plain text: headers={{"x-team": "alps"}}')
-    return dict(headers or {})
-
-
 def _timeout(read: float | None, *, has_own: bool) -> httpx.Timeout | None:
     if read is None and has_own:
         return None
@@ -385,13 +382,3 @@ def _timeout(read: float | None, *, has_own: bool) -> httpx.Timeout | None:
     return httpx.Timeout(
         read=read, connect=min(read, CONNECT_SECONDS), write=min(read, WRITE_SECONDS), pool=POOL_SECONDS
     )
-
-
-def _all_sendable(value: Any) -> Any:
-    if isinstance(value, str):
-        return sendable(value)
-    if isinstance(value, Mapping):
-        return {sendable(name): _all_sendable(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_all_sendable(item) for item in value]
-    return value

@@ -237,7 +237,9 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _malformed(what: str, event: Wire) -> ProviderError:
-    kind, index = str(event.get("type"))[:40], str(event.get("index"))[:20]
+    kind, index = event.get("type"), event.get("index")
+    # Not the server's own words, in which a key may stand.
+    index = index if isinstance(index, int) else f"a {type(index).__name__}"
     return ProviderError(
         f"the model's server sent {what} ({kind}, index {index}), which is not the Messages format. "
         "Check base_url: a proxy on the way may change the stream"

@@ -89,13 +89,13 @@ async def test_deltas_come_as_the_server_sends_them(serve: Serve) -> None:
 
 
 async def test_any_text_can_be_sent(serve: Serve) -> None:
-    """The body is ASCII, and a lone surrogate, which no server takes, is replaced."""
+    """The body is UTF-8, and a lone surrogate, which no server takes, is replaced."""
     server = serve(says("Hi"))
 
     await respond(claude_at(server), Message.user("\ud800 峠 \U0001f3d4 \x00"))
 
     (received,) = server.requests
-    assert received.raw.isascii()
+    assert received.raw.decode("utf-8")
     assert received.body["messages"][0]["content"][0]["text"] == "\ufffd 峠 \U0001f3d4 \x00"
 
 

@@ -9,7 +9,8 @@ import anyio
 import httpx
 import pytest
 
-from alpineagents.errors import AuthError, ContextTooLongError, ModelError, ProviderError, RateLimitError
+from alpineagents.errors import AuthError, ConfigError, ContextTooLongError, ModelError, ProviderError, RateLimitError
+from alpineagents.messages import Message, Request
 from alpineagents.models import OpenAICompatible, http
 from tests.models.asking import KEY, model_at, refusal, respond
 from tests.models.conftest import Serve
@@ -22,6 +23,7 @@ from tests.servers.openai_server import (
     context_too_long,
     event,
     page,
+    says,
     silent,
     status,
     stream,
@@ -228,3 +230,21 @@ async def test_nobody_listening_is_a_provider_error() -> None:
         await respond(OpenAICompatible("test", base_url=address, max_retries=0))
 
     assert isinstance(refused.value.__cause__, httpx.ConnectError)
+
+
+async def test_text_is_sent_as_utf8(serve: Serve) -> None:
+    """A body of other scripts is as long as its text, not three times that."""
+    server = serve(says("ok"))
+    model = model_at(server)
+
+    await model.respond(Request(messages=(Message.user("日本語"),)))
+    await model.aclose()
+
+    assert "日本語".encode() in server.requests[0].raw
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 99_999])
+def test_a_port_that_no_computer_has_is_refused(port: int) -> None:
+    """It is said when the Model is built, and not by whatever the network makes of it."""
+    with pytest.raises(ConfigError, match=f"port {port}"):
+        OpenAICompatible("test", base_url=f"http://127.0.0.1:{port}/v1")

@@ -75,7 +75,7 @@ async def test_the_request_is_a_streaming_chat_completion(serve: Serve) -> None:
 
 
 async def test_any_text_can_be_sent(serve: Serve) -> None:
-    """The body is ASCII, and a lone surrogate, which no server takes, is replaced, also in a call's arguments."""
+    """The body is UTF-8, and a lone surrogate, which no server takes, is replaced, also in a call's arguments."""
     server = serve(says("Hi"))
     model = OpenAICompatible("test", base_url=server.base_url)
     call = ToolCall(id="a", name="f", args={"\ud800": "\ud800"})
@@ -86,7 +86,7 @@ async def test_any_text_can_be_sent(serve: Serve) -> None:
     await model.aclose()
 
     (received,) = server.requests
-    assert received.raw.isascii()
+    assert received.raw.decode("utf-8")
     asked, told = received.body["messages"]
     assert asked["content"] == "\ufffd 峠 \U0001f3d4 \x00"
     assert json.loads(told["tool_calls"][0]["function"]["arguments"]) == {"\ufffd": "\ufffd"}

@@ -49,6 +49,7 @@ class Answer:
     Attributes:
         steps: what happens on the wire after the headers, one after the other.
         before_headers: what happens before them.
+        reason: the words beside the status; otherwise the usual ones.
     """
 
     steps: tuple[bytes | Step, ...] = ()
@@ -56,6 +57,7 @@ class Answer:
     content_type: str = "text/event-stream"
     headers: dict[str, str] = field(default_factory=dict)
     before_headers: Step | None = None
+    reason: str | None = None
 
     def then(self, *steps: bytes | Step) -> Answer:
         """Return the same with more steps."""
@@ -278,7 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self.server.owner.take(Received(self.path, headers, json.loads(raw), raw))
         if answer.before_headers is not None and self._go_wrong(answer.before_headers):
             return
-        self.send_response(answer.status)
+        self.send_response(answer.status, answer.reason)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Transfer-Encoding", "chunked")
         for name, value in answer.headers.items():
