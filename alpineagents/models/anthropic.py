@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
-from alpineagents.errors import AuthError, ConfigError, ModelError, ProviderError
-from alpineagents.messages import Message, Reply, Request
+from alpineagents.errors import AuthError, ConfigError, ProviderError
+from alpineagents.messages import Block, Message, Reply, Request
 from alpineagents.models.base import Emit
 from alpineagents.models.claude import facts_of
 from alpineagents.models.messages_reader import MessageReader
 from alpineagents.models.messages_wire import Wire, resumes_without_thinking, shape_of, thinking_of, to_wire
 from alpineagents.models.prices import Pricing
-from alpineagents.models.tally import Tally, spent
-from alpineagents.usage import Price, Usage
+from alpineagents.models.tally import Tally
+from alpineagents.usage import Price
 from alpineagents.values import storable
 
 if TYPE_CHECKING:
@@ -164,33 +164,30 @@ class Anthropic:
         body |= {"max_tokens": self.max_tokens, "stream": True}
         asked = body["messages"]
         tally = Tally(emit)
-        replies: list[Reply] = []
+        contents: list[Block] = []
         said: list[Wire] = []
+        pauses = 0
         while True:
-            reader = await self._ask(body, headers, tally, replies)
+            reader = await self._endpoint.stream(
+                "/messages",
+                body,
+                lambda: MessageReader(tally),
+                priced=lambda reader: self._pricing.of_part(reader, self._model),
+                emit=tally,
+                headers=headers,
+            )
             reply = reader.reply(model=self._model)
-            replies.append(reply.model_copy(update={"usage": self._pricing.of(reply.usage, reply.model, self._model)}))
-            may_go_on = reader.stop_reason == "pause_turn" and not reply.message.tool_calls
-            if not may_go_on or len(replies) > MAX_PAUSES:
-                return _joined(replies, tally.usage)
+            usage = self._pricing.of(reply.usage, reply.model, self._model)
+            contents += reply.message.content
+            if reader.stop_reason != "pause_turn" or reply.message.tool_calls or pauses == MAX_PAUSES:
+                break
+            pauses += 1
+            tally.used(usage, goes_on=True)
             said += reader.wires()
             if said:
                 body = {**body, "messages": [*asked, _assistant(said)]}
-
-    async def _ask(self, body: Wire, headers: Mapping[str, str], emit: Emit, before: Iterable[Reply]) -> MessageReader:
-        readers: list[MessageReader] = []
-
-        def new_reader() -> MessageReader:
-            readers.append(MessageReader(emit))
-            return readers[-1]
-
-        try:
-            return await self._endpoint.stream("/messages", body, new_reader, emit=emit, headers=headers)
-        except ModelError as error:
-            # The API takes money for what it has read and said, also where it broke off after that.
-            last = self._pricing.of(readers[-1].usage, self._model) if readers[-1].began else spent(error)
-            error.usage = sum((reply.usage for reply in before), last)
-            raise
+        message = Message(role="assistant", content=tuple(contents))
+        return reply.model_copy(update={"message": message, "usage": tally.usage + usage})
 
     async def count_tokens(self, request: Request) -> int:
         """
@@ -242,12 +239,6 @@ def _assistant(said: list[Wire]) -> Wire:
     if last.get("type") == "text":
         said = [*said[:-1], {**last, "text": str(last.get("text")).rstrip()}]
     return {"role": "assistant", "content": said}
-
-
-def _joined(replies: list[Reply], failed: Usage) -> Reply:
-    usage = sum((reply.usage for reply in replies), failed)
-    content = tuple(block for reply in replies for block in reply.message.content)
-    return replies[-1].model_copy(update={"message": Message(role="assistant", content=content), "usage": usage})
 
 
 # ------------------------------------------------------------------------------------------------ settings

@@ -154,6 +154,16 @@ class ReplyReader:
             return self._finish_reason != "error"  # OpenRouter's, where the provider behind it broke off.
         return self._is_done and bool(self._texts or self._calls)
 
+    @property
+    def usage(self) -> Usage | None:
+        """What the request took, as the last count says."""
+        return _usage(self._usage) if self._usage else None
+
+    @property
+    def counted(self) -> bool:
+        """Whether that is all of it; some servers count in each chunk what came so far."""
+        return self._finish_reason is not None
+
     def done(self) -> None:
         """Take in the end mark `[DONE]`."""
         self._is_done = True

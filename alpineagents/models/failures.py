@@ -88,7 +88,7 @@ class Failures:
             f"{self._base_url} answered with {kind!r} where an event stream "
             f"(text/event-stream) was asked for: {said!r}. Check base_url: it mostly ends in /v1"
         )
-        return AttemptError(ProviderError(text, status=200, request_id=self._request_id(headers)), again=False)
+        return AttemptError(ProviderError(text, status=200, request_id=self.request_id(headers)), again=False)
 
     def not_json(self, data: str, headers: Mapping[str, str]) -> AttemptError:
         """Translate an event that is not a JSON object."""
@@ -96,7 +96,7 @@ class Failures:
             f"{self._base_url} sent an event that is not a JSON object: {self.scrub(data, 200)!r}. "
             "Check base_url: it has to be an API of this kind, and mostly ends in /v1"
         )
-        return AttemptError(ProviderError(text, request_id=self._request_id(headers)), again=False)
+        return AttemptError(ProviderError(text, request_id=self.request_id(headers)), again=False)
 
     def incomplete(self, headers: Mapping[str, str]) -> AttemptError:
         """Translate a stream that ended too early."""
@@ -104,7 +104,7 @@ class Failures:
             f"the stream from {self._base_url} ended before the reply did: its final event never came. Try again; if "
             "it happens each time, a proxy on the way cuts it, or base_url is not an API of this kind"
         )
-        return AttemptError(ProviderError(text, request_id=self._request_id(headers)), again=True)
+        return AttemptError(ProviderError(text, request_id=self.request_id(headers)), again=True)
 
     def scrub(self, text: str, length: int = MESSAGE_LENGTH) -> str:
         """Return a text without secrets, cut to a length."""
@@ -112,14 +112,16 @@ class Failures:
         text = self._secrets.scrub(text)
         return text if len(text) <= length else text[: length - 1] + "…"
 
-    def _request_id(self, headers: Mapping[str, str]) -> str | None:
-        request_id = headers.get("x-request-id") or headers.get("request-id")
+    def request_id(self, headers: Mapping[str, str]) -> str | None:
+        """Return the provider's name for a request."""
+        # Anthropic's own first: proxies add the other one to any answer.
+        request_id = headers.get("request-id") or headers.get("x-request-id")
         return self.scrub(request_id, 100) if request_id else None
 
     def _translate(self, told: _Told, status: int | None, said: str, headers: Mapping[str, str]) -> AttemptError:
         kind = _kind(status, told.codes)
         text = said + (f": {self.scrub(told.message)}" if told.message else "") + self._hint(kind, status)
-        request_id = self._request_id(headers)
+        request_id = self.request_id(headers)
         wait = retry_after(headers, now=datetime.now(UTC))
         again = status is None or status in _RETRIED_STATUSES or status >= 500
         # Some providers say in a header of their own whether it is worth it.

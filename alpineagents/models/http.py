@@ -4,33 +4,33 @@ The HTTP door to every model API: deadlines, retries, and the way from a status 
     Endpoint.stream ──POST JSON──> server ──SSE events──> EventReader, made anew for each attempt
     Endpoint.ask ──POST JSON──> server ──JSON object──>
 
-Nothing else imports httpx, so that a change of client changes one module. The stream is read as the WHATWG HTML
-standard says ("Server-sent events", 2024), with the end mark `[DONE]` of the Chat Completions format.
+Only this module and `pool` import httpx, so that a change of client changes no other. The stream is read as the
+WHATWG HTML standard says ("Server-sent events", 2024), with the end mark `[DONE]` of the Chat Completions format.
 """
 
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import math
-import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import anyio
-import anyio.lowlevel
 import httpx
 import httpx_sse
 from pydantic import JsonValue, SecretStr
 
-from alpineagents.errors import AuthError, ConfigError, ProviderError
+from alpineagents.errors import AuthError, ConfigError, ModelError, ProviderError
 from alpineagents.models.base import Emit
 from alpineagents.models.failures import AttemptError, Failures, says_error
+from alpineagents.models.pool import Pool
 from alpineagents.models.reading import EventReader
 from alpineagents.models.retries import Retries
 from alpineagents.models.secrets import SECRET_LENGTH
 from alpineagents.models.sending import own_headers, to_bytes
+from alpineagents.models.tally import Tally
+from alpineagents.usage import Usage
 
 READ_SECONDS = 300.0
 """How long a server may send nothing; models that think before they speak are silent for minutes."""
@@ -50,9 +50,6 @@ _T = TypeVar("_T")
 class Endpoint:
     """
     A model API at an address, with the key for it.
-
-    It keeps one connection pool for each event loop that uses it, since a connection belongs to its loop. A pool is
-    closed with `aclose`, or else by its loop as that ends.
 
     Args:
         base_url: what all paths follow; a name and password in it are sent, and shown nowhere.
@@ -99,12 +96,7 @@ class Endpoint:
         self._timeout = _timeout(timeout, has_own=http_client is not None)
         self._retries = Retries(max_retries, retry_seconds)
         self._retry_streams = retry_streams
-        if http_client is not None and not isinstance(http_client, httpx.AsyncClient):
-            raise ConfigError(
-                f"http_client is a {type(http_client).__name__}; it is an async client: http_client=httpx.AsyncClient()"
-            )
-        self._given = http_client
-        self._held: dict[object, tuple[httpx.AsyncClient, AsyncGenerator[httpx.AsyncClient, None]]] = {}
+        self._pool = Pool(http_client)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.base_url!r})"
@@ -115,6 +107,7 @@ class Endpoint:
         body: Mapping[str, Any],
         new_reader: Callable[[], _Reader],
         *,
+        priced: Callable[[_Reader], Usage | None],
         emit: Emit | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> _Reader:
@@ -124,7 +117,8 @@ class Endpoint:
         Failed attempts are repeated where that can help and as long as no part of a reply has come.
 
         Args:
-            emit: told of each attempt that failed and is followed by another.
+            priced: says what an attempt took that gave no whole reply, as far as it is known.
+            emit: told of each attempt that failed and is followed by another, and of what one took that was cancelled.
             headers: of this request, none of them secret.
 
         Returns:
@@ -133,7 +127,7 @@ class Endpoint:
         Raises:
             ModelError: there is no reply, for a reason that the subclass names.
         """
-        return await self._retried(emit, self._attempt, path, body, headers, new_reader)
+        return await self._retried(emit, self._attempt, path, body, headers, new_reader, priced, emit)
 
     async def ask(self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str]) -> dict[str, JsonValue]:
         """
@@ -168,38 +162,28 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones. A given `http_client` stays open."""
-        held = self._held.pop(anyio.lowlevel.current_token().native_token, None)
-        # The pools of other loops are closed over there, by the hook that loops have for abandoned generators.
-        self._held.clear()
-        if held is not None:
-            await held[1].aclose()
+        await self._pool.aclose()
 
-    async def _client(self) -> httpx.AsyncClient:
-        if self._given is not None:
-            if self._given.is_closed:
-                raise ConfigError("the http_client given to this model is closed; keep it open as long as the model")
-            return self._given
-        token = anyio.lowlevel.current_token().native_token
-        held = self._held.get(token)
-        if held is None or held[0].is_closed:
-            for other, (client, _keeper) in list(self._held.items()):
-                if client.is_closed:
-                    self._held.pop(other, None)
-            keeper = _keep_client()
-            held = self._held[token] = (await anext(keeper), keeper)
-        return held[0]
-
-    async def _attempt(self, sending: dict[str, Any], new_reader: Callable[[], _Reader]) -> _Reader:
+    async def _attempt(
+        self,
+        sending: dict[str, Any],
+        new_reader: Callable[[], _Reader],
+        priced: Callable[[_Reader], Usage | None],
+        emit: Emit | None,
+    ) -> _Reader:
         reader = new_reader()
         try:
             await self._exchange(sending, reader)
-        except httpx.RequestError as error:
-            if not reader.complete:
-                failure = self._unreached(error)
-                failure.again = failure.again and self._may_repeat(reader)
-                raise failure from self._cause(error)
         except AttemptError as failure:
-            failure.again = failure.again and self._may_repeat(reader)
+            failure.again = failure.again and (self._retry_streams or not reader.started)
+            failure.error.usage = priced(reader)
+            raise
+        except ModelError as error:
+            error.usage = priced(reader)
+            raise
+        except BaseException:
+            if isinstance(emit, Tally) and (usage := priced(reader)) is not None:
+                emit.used(usage)  # A cancellation carries no usage.
             raise
         return reader
 
@@ -208,31 +192,37 @@ class Endpoint:
         text = str(error)
         return error if self._failures.scrub(text, len(text)) == text else None
 
-    def _may_repeat(self, reader: EventReader) -> bool:
-        return self._retry_streams or not reader.started
-
     async def _ask(self, sending: dict[str, Any]) -> dict[str, JsonValue]:
-        client = await self._client()
+        client = await self._pool.client()
         try:
             async with client.stream("POST", **sending) as response:
                 body = await _read_some(response)
         except httpx.RequestError as error:
-            raise self._unreached(error) from self._cause(error)
+            raise self._unreached(error, {}) from self._cause(error)
         if response.status_code != 200:
             raise self._failures.refused(response.status_code, response.reason_phrase, body, response.headers)
-        return self._decode(body, response.headers)
+        answer = self._decode(body, response.headers)
+        if says_error(answer):
+            raise self._failures.broken_off(answer, response.headers)
+        return answer
 
     async def _exchange(self, sending: dict[str, Any], reader: EventReader) -> None:
-        client = await self._client()
-        async with httpx_sse.aconnect_sse(client, "POST", **sending) as source:
-            response = source.response
-            media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if response.status_code != 200:
-                body = await _read_some(response)
-                raise self._failures.refused(response.status_code, response.reason_phrase, body, response.headers)
-            if media_type != "text/event-stream":
-                raise self._failures.no_stream(media_type, await _read_some(response), response.headers)
-            await self._read_events(source, reader)
+        client = await self._pool.client()
+        headers: Mapping[str, str] = {}
+        try:
+            async with httpx_sse.aconnect_sse(client, "POST", **sending) as source:
+                response = source.response
+                headers = response.headers
+                media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+                if response.status_code != 200:
+                    body = await _read_some(response)
+                    raise self._failures.refused(response.status_code, response.reason_phrase, body, headers)
+                if media_type != "text/event-stream":
+                    raise self._failures.no_stream(media_type, await _read_some(response), headers)
+                await self._read_events(source, reader)
+        except httpx.RequestError as error:
+            if not reader.complete:
+                raise self._unreached(error, headers) from self._cause(error)
 
     def _authorize(self, request: httpx.Request) -> httpx.Request:
         # Set here and not in a dict of headers, which a traceback with local variables would show.
@@ -252,13 +242,19 @@ class Endpoint:
                     if is_done:
                         reader.done()
                     elif event.data.strip():
-                        reader.read(self._decode(event.data, source.response.headers))
+                        self._take(event.data, reader, source.response.headers)
                     if (is_done or reader.ended) and tail.deadline == math.inf:
                         tail.deadline = anyio.current_time() + TAIL_SECONDS
             finally:
                 await _unwind(events)
         if not reader.complete:
             raise self._failures.incomplete(source.response.headers)
+
+    def _take(self, data: str, reader: EventReader, headers: Mapping[str, str]) -> None:
+        event = self._decode(data, headers)
+        reader.read(event)  # Also one that says what went wrong: it may say what the request took.
+        if says_error(event):
+            raise self._failures.broken_off(event, headers)
 
     def _decode(self, data: str, headers: Mapping[str, str]) -> dict[str, JsonValue]:
         try:
@@ -267,11 +263,9 @@ class Endpoint:
             event = None
         if not isinstance(event, dict):
             raise self._failures.not_json(data, headers)
-        if says_error(event):
-            raise self._failures.broken_off(event, headers)
         return event
 
-    def _unreached(self, error: httpx.RequestError) -> AttemptError:
+    def _unreached(self, error: httpx.RequestError, headers: Mapping[str, str]) -> AttemptError:
         read = self._timeout.read if self._timeout is not None else None
         reason = self._failures.scrub(str(error), 200) or type(error).__name__
         if isinstance(error, httpx.ReadTimeout):
@@ -289,28 +283,9 @@ class Endpoint:
         again = isinstance(error, httpx.TransportError) and not isinstance(
             error, (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
         )
-        failure = ProviderError(text)
+        failure = ProviderError(text, request_id=self._failures.request_id(headers))
         failure.charged = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
         return AttemptError(failure, again=again)
-
-
-async def _keep_client() -> AsyncGenerator[httpx.AsyncClient, None]:
-    # A loop that ends closes the async generators it has started, and one that finds an abandoned generator closes
-    # that: so no connection outlives its loop, also where nobody calls aclose.
-    client = httpx.AsyncClient(
-        verify=_ssl_context(),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=50, keepalive_expiry=30.0),
-    )
-    try:
-        yield client
-    finally:
-        await client.aclose()
-
-
-@functools.cache
-def _ssl_context() -> ssl.SSLContext:
-    # Reading the certificates takes tens of milliseconds, in which the event loop stands still: once is enough.
-    return httpx.create_ssl_context()
 
 
 async def _unwind(events: AsyncGenerator[httpx_sse.ServerSentEvent, None]) -> None:

@@ -142,9 +142,14 @@ class MessageReader:
             self._end()
 
     @property
-    def usage(self) -> Usage:
-        """What the request took so far."""
-        return _usage(self._usage)
+    def usage(self) -> Usage | None:
+        """What the request took so far; the first event says what was read."""
+        return _usage(self._usage) if self._usage else None
+
+    @property
+    def counted(self) -> bool:
+        """Whether that is all of it: what was written is counted at the end."""
+        return bool(self.stop_reason)
 
     def wires(self) -> list[Wire]:
         """Return what was said as the API wrote it, to be sent back after a pause."""
@@ -164,7 +169,7 @@ class MessageReader:
         has_calls = any(isinstance(block, ToolCall) for block in content)
         return Reply(
             message=Message(role="assistant", content=content),
-            usage=self.usage,
+            usage=_usage(self._usage),
             stop_reason=self.stop_reason or ("tool_use" if has_calls else "end_turn"),
             model=sendable(self._model) or model,
         )

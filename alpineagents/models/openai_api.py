@@ -129,7 +129,13 @@ class OpenAIModel(ABC):
             request, answer_tool = with_answer_tool(request)
             forced = {"tool_choice": "required"}
         body = {**self._body(request), **forced, **self._extra_body}
-        reader = await self._endpoint.stream(self._path, body, lambda: self._reader(tally), emit=tally)
+        reader = await self._endpoint.stream(
+            self._path,
+            body,
+            lambda: self._reader(tally),
+            priced=lambda reader: self._pricing.of_part(reader, self._model),
+            emit=tally,
+        )
         reply = answered(reader.reply(model=self._model), answer_tool)
         usage = self._pricing.of(reply.usage, reply.model, self._model)
         return reply.model_copy(update={"usage": usage + tally.usage})

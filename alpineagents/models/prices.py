@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 
 from alpineagents.errors import ConfigError
+from alpineagents.models.reading import ReplyReader
 from alpineagents.usage import Price, Usage
 
 
@@ -35,6 +36,17 @@ class Pricing:
         if self._has_catalogue:
             # Now, since it takes a tenth of a second, in which no event loop should stand still.
             import genai_prices  # noqa: F401
+
+    def of_part(self, reader: ReplyReader, *models: str) -> Usage | None:
+        """
+        Return what a request took whose reply broke off, as far as it is known, with the cost of that.
+
+        Unless the server said that this is all, the request still counts as unpriced, since it cost more than that.
+        """
+        if reader.usage is None:
+            return None
+        usage = self.of(reader.usage, *models)
+        return usage if reader.counted else usage.model_copy(update={"unpriced_requests": usage.requests})
 
     def of(self, usage: Usage, *models: str) -> Usage:
         """

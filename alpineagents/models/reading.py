@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from alpineagents.errors import ValueNotStorableError
 from alpineagents.messages import Reply, ToolCall
+from alpineagents.usage import Usage
 from alpineagents.values import sendable, storable
 
 
@@ -41,6 +42,16 @@ class EventReader(Protocol):
 
 class ReplyReader(EventReader, Protocol):
     """The same, with the reply that it makes."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the request took, as far as the server has said so; None as long as it has said nothing."""
+        ...
+
+    @property
+    def counted(self) -> bool:
+        """Whether that is all of it."""
+        ...
 
     def reply(self, *, model: str = "") -> Reply:
         """

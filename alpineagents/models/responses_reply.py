@@ -44,6 +44,7 @@ class ReplyReader:
         self._calls: dict[int, tuple[int, str]] = {}
         self._started = False
         self._response: Wire | None = None
+        self._usage: JsonValue = None
         self._model = ""
 
     @property
@@ -60,6 +61,16 @@ class ReplyReader:
     def complete(self) -> bool:
         """Whether it is a whole reply; only the last event says so."""
         return self._response is not None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the request took; the last event says it, also one that says what went wrong."""
+        return _usage(self._usage) if self._usage else None
+
+    @property
+    def counted(self) -> bool:
+        """Whether that is all of it."""
+        return True
 
     def done(self) -> None:
         """Take in an end mark, which this format does not need."""
@@ -79,10 +90,11 @@ class ReplyReader:
             self._show_call(place, self._delta(data))
         elif kind in ("response.output_item.added", "response.output_item.done"):
             self._read_item(place, data.get("item"), is_done=kind == "response.output_item.done")
-        elif kind in _LAST_EVENTS or kind == "response.created":
+        elif kind in _LAST_EVENTS or kind in ("response.created", "response.failed"):
             response = data.get("response")
             response = response if isinstance(response, dict) else {}
             self._model = str(response.get("model") or self._model)
+            self._usage = response.get("usage") or self._usage
             if kind in _LAST_EVENTS:
                 self._response = response
 
@@ -111,7 +123,7 @@ class ReplyReader:
             stop_reason = "tool_use" if any(isinstance(block, ToolCall) for block in blocks) else "end_turn"
         return Reply(
             message=Message(role="assistant", content=tuple(blocks)),
-            usage=_usage(response.get("usage")),
+            usage=_usage(self._usage),
             stop_reason=stop_reason,
             model=self._model or model,
         )

@@ -14,12 +14,13 @@ class Tally:
     Hands on what a Model emits, and keeps count.
 
     Attributes:
-        usage: what the attempts took that failed and were followed by another.
+        usage: what the attempts took that are over, the last one left out unless it was cancelled.
         shown: the text that a person has seen of the attempt that goes on.
         started: whether any part of that attempt was shown.
     """
 
     _next_at = 0.0
+    _is_over = False
 
     def __init__(self, emit: Emit | None) -> None:
         self._emit = emit
@@ -35,15 +36,29 @@ class Tally:
                 self.shown.append(item.text)
         else:
             self.usage += item.usage
+            self._is_over = False
             self._next_at = time.monotonic() + (item.wait_seconds if isinstance(item, Retry) else 0.0)
             self.shown.clear()
             self.started = False
         if self._emit is not None:
             self._emit(item)
 
+    def used(self, usage: Usage, *, goes_on: bool = False) -> None:
+        """
+        Count what a part of the request took, where no reply will say it.
+
+        Args:
+            goes_on: whether the provider is asked for more, as after a pause; otherwise the request was cancelled.
+        """
+        self.usage += usage
+        self._is_over = not goes_on
+        if isinstance(self._emit, Tally):
+            self._emit.used(usage, goes_on=goes_on)
+
     def spent(self, error: BaseException) -> Usage:
         """Return what all attempts took, of a request that ended in this error; one that had not begun took nothing."""
-        return self.usage + (spent(error) if time.monotonic() >= self._next_at else Usage())
+        is_counted = self._is_over or time.monotonic() < self._next_at
+        return self.usage + (Usage() if is_counted else spent(error))
 
 
 def spent(error: BaseException) -> Usage:

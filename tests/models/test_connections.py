@@ -109,7 +109,7 @@ def test_a_model_serves_one_event_loop_after_another(serve: Serve, order: tuple[
 
     assert texts == ["one", "two"]
     assert server.connections == 2
-    assert all(client.is_closed for client, _ in model._endpoint._held.values())
+    assert all(client.is_closed for client, _ in model._endpoint._pool._held.values())
 
 
 def test_a_model_serves_two_event_loops_at_once(serve: Serve) -> None:
