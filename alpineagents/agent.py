@@ -33,8 +33,9 @@ from alpineagents.state import State, check_id
 from alpineagents.stopped import Stopped, StoppedByUntil
 from alpineagents.stores.base import Store
 from alpineagents.stream import RunStream, streamed
+from alpineagents.subagents import Caller, run_child, subagent_tool
 from alpineagents.sync import run_sync
-from alpineagents.tools import Tool, toolbox
+from alpineagents.tools import Tool, ToolContext, toolbox
 from alpineagents.turn import ask_model, compact_context, make_calls, next_request
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class Agent(Generic[OutputT]):
     Args:
         model: a Model, or its name such as `"claude-sonnet-5"`, `"gpt-5"`, `"ollama/llama3"`.
         system: the system prompt.
-        tools: functions made with `@tool`, or plain functions with type hints.
+        tools: functions made with `@tool`, plain functions with type hints, or Agents, each a tool under its `name`.
         loop: what one turn is and when to stop.
         permissions: a rule or several that decide about each call, see `alpineagents.permissions`; with None each call
             is made, after an approval where its tool says `needs_approval`.
@@ -59,12 +60,14 @@ class Agent(Generic[OutputT]):
             wrong, three times at most. The run gives back a value of the type, and the State keeps it as JSON.
         reporter: called with each item of each run, as `stream` gives them: an async function in the event loop, any
             other in a thread of its own. The run does not wait for it.
-        name: shown in lists.
+        name: shown in lists; as a tool of another Agent, what its model calls it by.
+        description: what the model of another Agent is told of this one, as a tool.
         on_unknown: what becomes of a call that a dead process had started, where the tool is not `read_only`,
             `idempotent` or `transaction`: `"report"` tells the model that the outcome is unknown, `"retry"` makes it
             again, `"ask"` waits for a person.
         lease: seconds for which a run owns its State without a sign of life; after a crash, the State can be run again
             when they are over. A run in good health renews it, however long its tools take.
+        max_subagents: how many Agents work for one run at the same time; further ones wait for their turn.
 
     Raises:
         ConfigError: one of the settings cannot work.
@@ -82,7 +85,7 @@ class Agent(Generic[OutputT]):
         model: Model | str,
         *,
         system: str | None = None,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[Tool | Callable[..., Any] | Agent[Any]] = (),
         loop: Loop = default_loop,
         permissions: Rule | Iterable[Rule] | None = None,
         store: Store | None = None,
@@ -90,15 +93,18 @@ class Agent(Generic[OutputT]):
         reporter: Reporter | None = None,
         output: type[OutputT] | None = None,
         name: str | None = None,
+        description: str | None = None,
         on_unknown: OnUnknown = "report",
         lease: float = 60.0,
+        max_subagents: int = 8,
     ) -> None:
         if not isinstance(loop, Loop):
             raise ConfigError("loop is a function made a loop: @loop(until=waiting_for_user, limit=50)")
         if store is not None and not isinstance(store, Store):
             raise ConfigError(f'store={store!r:.80} is not a Store: Agent(model, store=SQLStore("agents.db"))')
-        if not isinstance(system, (str, NoneType)) or not isinstance(name, (str, NoneType)):
-            raise ConfigError('system and name are texts: Agent(model, system="Be brief.", name="guide")')
+        if not all(isinstance(text, (str, NoneType)) for text in (system, name, description)):
+            example = 'Agent(model, system="Be brief.", name="guide", description="Knows the way.")'
+            raise ConfigError(f"system, name and description are texts: {example}")
         if human is not None and not isinstance(human, Human):
             raise ConfigError(f"human={human!r:.80} is no Human: an object with a `name`, `approve` and `ask`")
         if reporter is not None and not callable(reporter):
@@ -107,6 +113,8 @@ class Agent(Generic[OutputT]):
             raise ConfigError(f"on_unknown={on_unknown!r} is not one of {', '.join(map(repr, get_args(OnUnknown)))}")
         if not isinstance(lease, (int, float)) or not 0 < lease < math.inf:
             raise ConfigError(f"lease={lease!r} is not a number of seconds: Agent(model, lease=60.0)")
+        if type(max_subagents) is not int or max_subagents < 1:
+            raise ConfigError(f"max_subagents={max_subagents!r} is not a number of runs: Agent(model, max_subagents=8)")
         if isinstance(model, str):
             # A provider is imported where one is named.
             from alpineagents.models import resolve_model
@@ -130,9 +138,10 @@ class Agent(Generic[OutputT]):
         self.reporter = reporter
         self.output = output
         self.shape: Shape[OutputT] | None = Shape.of(output)
-        self.name = name
+        self.name, self.description = name, description
         self.on_unknown: OnUnknown = on_unknown
         self.lease = float(lease)
+        self.max_subagents = max_subagents
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in self.__dict__:
@@ -159,8 +168,10 @@ class Agent(Generic[OutputT]):
             "reporter": self.reporter,
             "output": self.output,
             "name": self.name,
+            "description": self.description,
             "on_unknown": self.on_unknown,
             "lease": self.lease,
+            "max_subagents": self.max_subagents,
         }
         return type(self)(**{**settings, **changes})
 
@@ -184,13 +195,16 @@ class Agent(Generic[OutputT]):
 
     # -------------------------------------------------------------------------------------------- run
 
-    async def run(self, prompt: str | Message | State, *, id: str | None = None) -> OutputT | None:
+    async def run(
+        self, prompt: str | Message | State, *, id: str | None = None, context: ToolContext | None = None
+    ) -> OutputT | None:
         """
         Run the loop until it stops, saving each step.
 
         Args:
             prompt: a text or Message starts a new State; a State goes on.
             id: of the new State.
+            context: that of the tool that starts this run: its State is a child of the one that the tool serves.
 
         Returns:
             The answer: what `finish` was given, else the model's last words, and with `output` a value of that type.
@@ -204,8 +218,13 @@ class Agent(Generic[OutputT]):
             OutputError: the answer is not what `output` asks for, after three corrections.
             Exception: what a tool raised that is no ToolError.
         """
-        state = self._state_for(prompt, id)
-        await self._run(state, lambda _item: None)
+        if context is None:
+            state = self._state_for(prompt, id)
+            await self._run(state, _unread)
+        elif id is None and not isinstance(prompt, State):
+            state = await run_child(self, self._message(prompt), context, self._run_child)
+        else:
+            raise ConfigError("a child's id follows from the call: await agent.run('…', context=context)")
         if self.shape is None or state.answer is None:
             return cast(OutputT | None, state.answer)
         return self.shape.restored(state.answer)
@@ -258,7 +277,25 @@ class Agent(Generic[OutputT]):
         async with streamed(state, partial(self._run, state)) as stream:
             yield stream
 
-    async def _run(self, state: State, emit: Callable[[Item], None]) -> None:
+    def as_tool(self) -> Tool:
+        """
+        Return the tool that this Agent is in `tools=` of another: it takes a prompt, and gives back the answer.
+
+        Raises:
+            ToolDefinitionError: the Agent has no name, or one that no model takes.
+
+        Example:
+            >>> from alpineagents.testing import FakeModel
+            >>> guide = Agent(FakeModel([]), name="guide", description="Knows the way.")
+            >>> guide.as_tool().copy(name="ask_guide", needs_approval=True)
+            Tool(ask_guide(prompt), idempotent=True, needs_approval=True)
+        """
+        return subagent_tool(self, self._run_child)
+
+    async def _run_child(self, state: State, caller: Caller) -> None:
+        await self._run(state, _unread, caller)
+
+    async def _run(self, state: State, emit: Callable[[Item], None], caller: Caller | None = None) -> None:
         async def body(run: Run) -> Stopped:
             if self.shape is not None:
                 # A dead run may have left an answer that nobody has read.
@@ -267,7 +304,7 @@ class Agent(Generic[OutputT]):
 
         if not state.messages and not state.pending_calls:
             raise ConfigError(f'{state!r} has no message to answer: state.add_message(Message.user("…"))')
-        if self.store is not None:
+        if self.store is not None and caller is None:
             self.store.check_scope(state)
         async with reported(self.reporter) as reports:
 
@@ -275,7 +312,7 @@ class Agent(Generic[OutputT]):
                 emit(item)
                 reports.tell(item)
 
-            await Run(self, state, tell, reports.told).execute(body, again=True)
+            await Run(self, state, tell, reports.told, caller).execute(body, again=True)
 
     async def think(self, state: State) -> Reply:
         """
@@ -344,7 +381,7 @@ class Agent(Generic[OutputT]):
 
         async def body(run: Run) -> Stopped:
             await make_calls(self, run)
-            return run.stopped or waiting_for_approval(state) or StoppedByUntil(name="use_tools")
+            return run.stopped or waiting_for_approval(run) or StoppedByUntil(name="use_tools")
 
         await self._within(state, body)
 
@@ -475,6 +512,10 @@ class Agent(Generic[OutputT]):
         if not isinstance(prompt, str):
             raise ConfigError(f"a {type(prompt).__name__} is no prompt: give a text, a Message or a State")
         return Message.user(prompt)
+
+
+def _unread(_item: Item) -> None:
+    """Take the items of a run that nobody streams."""
 
 
 def _waits(message: Message, state: State) -> bool:

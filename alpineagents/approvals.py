@@ -19,6 +19,7 @@ from alpineagents.errors import AlreadyDecidedError, ApprovalError, ConfigError
 from alpineagents.events import ApprovalDecided, ToolFinished
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
+from alpineagents.stopped import WaitingForApproval
 from alpineagents.values import JsonObject, Text, storable
 
 EXPIRY = "expiry"
@@ -31,6 +32,7 @@ class PendingApproval(BaseModel):
 
     Attributes:
         state_id: the State it belongs to.
+        parent_id: the State that this one serves a call of; None where it serves none.
         call_id: names the call in `store.approve` and `store.deny`.
         tool: the tool's name.
         args: the arguments that the tool would get.
@@ -44,6 +46,7 @@ class PendingApproval(BaseModel):
 
     state_id: str
     namespace: str = ""
+    parent_id: str | None = None
     call_id: Text
     tool: Text
     args: JsonObject
@@ -65,11 +68,12 @@ def pending_approval(state: State, call_id: str) -> PendingApproval | None:
 
 
 def _pending(state: State, call: CallState) -> PendingApproval:
-    request = call.request
+    request, parent = call.request, state.snapshot().parent
     assert request is not None
     return PendingApproval(
         state_id=state.id,
         namespace=state.namespace,
+        parent_id=None if parent is None else parent.state_id,
         call_id=call.call.id,
         tool=call.call.name,
         args=call.call.args,
@@ -78,6 +82,29 @@ def _pending(state: State, call: CallState) -> PendingApproval:
         expires_at=request.expires_at,
         digest=request.digest,
     )
+
+
+def waiting_below(state: State, call_id: str) -> str | None:
+    """
+    Return the State that a call belongs to for which this one waits; None where it is a call of its own, or of none.
+
+    Raises:
+        ApprovalError: several such States have a call of that id.
+    """
+    call = state.snapshot().calls.get(call_id)
+    children = state.stopped.children if isinstance(state.stopped, WaitingForApproval) else {}
+    found = [child_id for child_id, calls in children.items() if call_id in calls]
+    if not found or (call is not None and call.waits):
+        return None
+    if len(found) > 1:
+        raise ApprovalError(state.id, call_id, f"several States below have such a call; name one: {', '.join(found)}")
+    return found[0]
+
+
+def is_concerned(state: State, child_id: str) -> bool:
+    """Tell whether a State waits for a decision in one below, or a run of it may."""
+    waits = state.stopped
+    return state.snapshot().run_id is not None or (isinstance(waits, WaitingForApproval) and child_id in waits.children)
 
 
 def is_over(call: CallState, now: datetime) -> bool:

@@ -22,7 +22,10 @@ from alpineagents.values import Json, JsonObject, Text
 
 def _is_default(value: object) -> bool:
     # A field that a later release brought is not written where it says nothing, so older rows keep their bytes.
-    return value is None or value == ""
+    return value in (None, "", (), NOTHING)
+
+
+NOTHING = Usage()
 
 
 class _Fact(BaseModel):
@@ -48,6 +51,18 @@ class AgentInfo(_Fact):
     permissions: str | None = Field(default=None, exclude_if=_is_default)
 
 
+class ParentCall(_Fact):
+    """
+    The call that a State serves.
+
+    Attributes:
+        state_id: the State that the call belongs to.
+    """
+
+    state_id: str
+    call_id: Text
+
+
 class _Event(_Fact):
     version: Literal[1] = 1
     revision: int = Field(ge=1)
@@ -61,10 +76,12 @@ class RunStarted(_Event):
 
     Attributes:
         agent: who runs; None where it is the same as in the run before.
+        parent: the call that this State serves; None where it serves none, or the same as in the run before.
     """
 
     kind: Literal["run_started"] = "run_started"
     agent: AgentInfo | None = None
+    parent: ParentCall | None = Field(default=None, exclude_if=_is_default)
 
 
 class MessageAdded(_Event):
@@ -126,20 +143,30 @@ class ToolStarted(_Event):
 
     Attributes:
         attempt: 1, or more where the call was started before.
+        child_id: the State in which a subagent works on the call; "" where the tool is none.
     """
 
     kind: Literal["tool_started"] = "tool_started"
     call_id: Text
     attempt: int = Field(default=1, ge=1)
+    child_id: str = Field(default="", exclude_if=_is_default)
 
 
 class ToolFinished(_Event):
-    """A call has its result. The results of a turn enter the context together, in the order asked."""
+    """
+    A call has its result. The results of a turn enter the context together, in the order asked.
+
+    Attributes:
+        children: the States that served the call, by their ids.
+        usage: what they took, all of it.
+    """
 
     kind: Literal["tool_finished"] = "tool_finished"
     call_id: Text
     outcome: Outcome
     content: tuple[Annotated[TextBlock | Image, Field(discriminator="type")], ...] = ()
+    children: tuple[str, ...] = Field(default=(), exclude_if=_is_default)
+    usage: Usage = Field(default=NOTHING, exclude_if=_is_default)
 
 
 class ApprovalRequested(_Event):
@@ -173,6 +200,7 @@ class ApprovalDecided(_Event):
         note: why, in their words.
         args: the arguments that the tool gets instead of the model's; None leaves them as they are.
         always: `"state"` allows every later call of this tool in this State as well.
+        child_id: the State below this one that the decision counts in; here it says that nobody waits for it any more.
     """
 
     kind: Literal["approval_decided"] = "approval_decided"
@@ -183,6 +211,7 @@ class ApprovalDecided(_Event):
     note: Text = ""
     args: JsonObject | None = Field(default=None, exclude_if=_is_default)
     always: Literal["", "state"] = Field(default="", exclude_if=_is_default)
+    child_id: str = Field(default="", exclude_if=_is_default)
 
 
 class Asked(_Event):

@@ -125,6 +125,8 @@ def _run_started(draft: _Draft, event: RunStarted) -> None:
     draft.status = "running"
     draft.stopped = None
     draft.cancelled_by = None
+    draft.decided_below = frozenset()
+    draft.parent = event.parent or draft.parent
     if event.agent is not None:
         draft.agent = event.agent
     elif draft.agent is None:
@@ -236,6 +238,8 @@ def _tool_finished(draft: _Draft, event: ToolFinished) -> None:
         raise _RefusedError(f"the call {event.call_id!r} was started, so it cannot count as never run")
     result = ToolResultBlock(call_id=event.call_id, content=event.content, outcome=event.outcome)
     draft.calls[event.call_id] = dataclasses.replace(state, result=result)
+    if event.children:
+        draft.usage = draft.usage + event.usage
     draft.open_calls -= 1
     if not draft.open_calls:
         results = [call.result for call in draft.calls.values() if call.result is not None]
@@ -253,6 +257,10 @@ def _approval_requested(draft: _Draft, event: ApprovalRequested) -> None:
 
 
 def _approval_decided(draft: _Draft, event: ApprovalDecided) -> None:
+    if event.child_id:
+        draft.decided_below |= {(event.child_id, event.call_id)}
+        _ready_if_decided(draft)
+        return
     state = draft.calls.get(event.call_id)
     if state is None or state.result is not None or not state.takes(event, draft.run_id):
         return
@@ -269,7 +277,15 @@ def _approval_decided(draft: _Draft, event: ApprovalDecided) -> None:
         note=event.note,
         decision=event,
     )
-    if draft.status == "waiting" and not any(call.waits for call in draft.calls.values()):
+    _ready_if_decided(draft)
+
+
+def _ready_if_decided(draft: _Draft) -> None:
+    if draft.status != "waiting" or any(call.waits for call in draft.calls.values()):
+        return
+    children = draft.stopped.children if isinstance(draft.stopped, WaitingForApproval) else {}
+    below = {(child_id, call_id) for child_id, calls in children.items() for call_id in calls}
+    if below <= draft.decided_below:
         draft.status = "ready"
 
 
@@ -336,11 +352,10 @@ def _run_stopped(draft: _Draft, event: RunStopped) -> None:
     draft.cancelled_by = None
     draft.stopped = event.stopped
     draft.status = _status_of(event.stopped)
-    answerable = draft.status == "stopped" and not draft.open_calls and draft.messages and draft.messages[-1].is_plain
-    decided = draft.status == "waiting" and not any(call.waits for call in draft.calls.values())
-    if answerable or decided:
-        # What came in with this very append waits for the next run, not for a person.
+    # What came in with this very append waits for the next run, not for a person.
+    if draft.status == "stopped" and not draft.open_calls and draft.messages and draft.messages[-1].is_plain:
         draft.status = "ready"
+    _ready_if_decided(draft)
 
 
 def _status_of(stopped: Stopped) -> Status:

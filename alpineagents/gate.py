@@ -23,10 +23,12 @@ from alpineagents.repair import Step, asking, closing_calls
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
 from alpineagents.stopped import Stopped, StoppedByPermission
+from alpineagents.subagents import bound
 from alpineagents.tools import Tool, ToolResult, check
 
 if TYPE_CHECKING:
     from alpineagents.agent import Agent
+    from alpineagents.runner import Run
 
 BEFORE = " It was started before, by a process that ended: it may have had its effect or not."
 
@@ -49,16 +51,17 @@ class Passed:
     stopped: StoppedByPermission | None = None
 
 
-async def look(agent: Agent[Any], state: State) -> Passed:
+async def look(agent: Agent[Any], run: Run) -> Passed:
     """Look at every open call of the turn that does not wait for a person."""
     passed = Passed()
-    for call in state.snapshot().calls.values():
-        if call.result is None:
-            await _look_at(agent, state, call, passed)
+    for call in run.state.snapshot().calls.values():
+        caller = run.callers.get(call.call.id)
+        if call.result is None and (caller is None or not caller.waiting or caller.heard):
+            await _look_at(agent, run, call, passed)
     return passed
 
 
-async def _look_at(agent: Agent[Any], state: State, call: CallState, passed: Passed) -> None:
+async def _look_at(agent: Agent[Any], run: Run, call: CallState, passed: Passed) -> None:
     if call.approval == "denied":
         passed.steps.append(denied(call, call.decided_by, call.note))
     elif call.approval == "requested":
@@ -68,7 +71,7 @@ async def _look_at(agent: Agent[Any], state: State, call: CallState, passed: Pas
         tool = agent.tools.get(call.call.name)
         values = check(tool, call.call, list(agent.tools))
         if isinstance(values, dict) and tool is not None:
-            await _ask_rules(agent.permissions, state, call, tool, values, passed)
+            await _ask_rules(agent.permissions, run, call, tool, values, passed)
         elif isinstance(values, ToolResult):
             # Whatever was wrong, the tool was not entered.
             outcome = {"call_id": call.call.id, "outcome": "input_error", "content": values.content}
@@ -77,10 +80,11 @@ async def _look_at(agent: Agent[Any], state: State, call: CallState, passed: Pas
 
 
 async def _ask_rules(
-    rules: Permissions | None, state: State, call: CallState, tool: Tool, values: dict[str, object], passed: Passed
+    rules: Permissions | None, run: Run, call: CallState, tool: Tool, values: dict[str, object], passed: Passed
 ) -> None:
-    request = ToolRequest(call.call, tool, values, state)
+    request = ToolRequest(call.call, tool, values, run.state)
     verdict = _plain(tool) if rules is None else await rules.decide(request)
+    verdict = await bound(verdict, request, run.caller)
     signature = signature_of(tool.spec)
     made = verdict.decision
     args = made.args if isinstance(made, Allow) and call.approval is None and not call.starts else None
@@ -103,7 +107,7 @@ async def _ask_rules(
         answered = call.decision is not None and call.decision.digest == digest_of(signature, call.call.args)
     else:
         # A call that was started was allowed then; what becomes of it after a crash is settled elsewhere.
-        answered = isinstance(made, Allow) or call.starts > 0 or signature in state.snapshot().always_allowed
+        answered = isinstance(made, Allow) or call.starts > 0 or signature in run.state.snapshot().always_allowed
     if answered:
         passed.ready[call.call.id] = values
     else:

@@ -20,6 +20,7 @@ from alpineagents.permissions import Allow, Deny
 from alpineagents.repair import Step
 from alpineagents.snapshot import CallState
 from alpineagents.stopped import StoppedByPermission
+from alpineagents.subagents import person
 
 if TYPE_CHECKING:
     from alpineagents.agent import Agent
@@ -79,11 +80,13 @@ async def consult(agent: Agent[Any], run: Run) -> bool:
         Whether there was something to ask.
     """
     waiting = [call for call in run.state.snapshot().calls.values() if call.waits]
-    if agent.human is None or not waiting:
+    human = person(agent, run.caller)
+    if human is None or not waiting:
         return False
     for call in waiting:
-        steps = await _approve(agent.human, run, call)
-        await run.journal.record_all(stopping(run.state, steps, run.stopped))
+        async with run.consulting:
+            steps = await _approve(human, run, call)
+        await run.record_all(stopping(run.state, steps, run.stopped))
         if run.stopped is not None:
             break
     return True

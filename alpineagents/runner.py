@@ -31,7 +31,7 @@ from alpineagents.errors import (
     StateNotFoundError,
     said,
 )
-from alpineagents.events import ApprovalDecided, Event, RunStarted, RunStopped
+from alpineagents.events import ApprovalDecided, Event, ParentCall, RunStarted, RunStopped
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
 from alpineagents.messages import Message
@@ -49,7 +49,9 @@ from alpineagents.stopped import (
     StoppedByUntil,
     WaitingForApproval,
 )
-from alpineagents.tools import Progress
+from alpineagents.stores.base import Store
+from alpineagents.subagents import Caller, callers_above, close_waiting, with_children
+from alpineagents.tools import Progress, Tool
 
 if TYPE_CHECKING:
     from alpineagents.agent import Agent
@@ -87,12 +89,27 @@ class Run:
     Args:
         emit: called with each item; it returns at once.
         shown: waits, within bounds, until whoever gets the items has had those emitted so far.
+        caller: the call of another run that this one serves, in that one's store and under its lease.
     """
 
-    def __init__(self, agent: Agent[Any], state: State, emit: Emit, shown: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        agent: Agent[Any],
+        state: State,
+        emit: Emit,
+        shown: Callable[[], Awaitable[None]],
+        caller: Caller | None = None,
+    ) -> None:
         self.id = clock.new_id()
-        self.agent, self.state, self.emit, self.shown = agent, state, emit, shown
-        self.journal = Journal(state, agent.store, run_id=self.id, lease=agent.lease, saved=self._saved)
+        self.agent, self.state, self.emit, self.shown, self.caller = agent, state, emit, shown, caller
+        self.store: Store | None = agent.store if caller is None else caller.run.store
+        self.lease: float = agent.lease if caller is None else caller.run.lease
+        self.journal = Journal(state, self.store, run_id=self.id, lease=self.lease, saved=self._saved)
+        # The calls that are made, or were started by a dead run, by id.
+        self.callers: dict[str, Caller] = {}
+        self.subagents = anyio.Semaphore(agent.max_subagents)
+        # One person is asked one thing at a time.
+        self.consulting: anyio.Lock = anyio.Lock() if caller is None else caller.run.consulting
         self._scope = anyio.CancelScope()
         self._beating = anyio.CancelScope()
         self._lost: StateConflictError | StateNotFoundError | None = None
@@ -130,11 +147,27 @@ class Run:
                 # Not the group's own scope: it holds this task too, and Python before 3.13 can take that for a
                 # cancellation from outside.
                 self._beating.cancel()
+            if not self._is_lost():
+                await settled(self._close_waiting)
         finally:
             del _runs[self.state]
             self.state.run_id = None
         if failure := failure or self._lost:
             raise failure
+
+    async def record_all(self, steps: Iterable[Step]) -> None:
+        """Fold several Events in and save them in one append; results say what served their calls."""
+        await self.journal.record_all(with_children(self.callers, steps))
+
+    def calling(self, agent: Agent[Any], tool: Tool | None, call_id: str) -> Caller:
+        """Return what a call is to the runs that serve it."""
+        caller = self.callers.setdefault(call_id, Caller(self, agent, tool, call_id))
+        caller.agent, caller.tool = agent, tool
+        return caller
+
+    async def _close_waiting(self) -> None:
+        for caller in self.callers.values():
+            await close_waiting(caller)
 
     def reporter(self) -> Callable[[Progress], None]:
         """Return what emits the progress of a tool, whatever thread it runs in; behind the end of the run nothing."""
@@ -170,15 +203,27 @@ class Run:
         value = self.state.snapshot()
         about = self.agent.describe()
         try:
-            self.journal.add(RunStarted, agent=None if value.agent == about else about)
-            forked = self.state.parent_id is not None
-            await self.journal.record_all(repairs(value, self.agent.tools, self.agent.on_unknown, forked=forked))
+            self.journal.add(RunStarted, agent=None if value.agent == about else about, parent=self._parent())
+            forked = self.state.parent_id is not None and (
+                value.parent is None or value.parent.state_id != self.state.parent_id
+            )
+            for call in value.calls.values():
+                if call.starts and call.result is None:
+                    tool = self.agent.tools.get(call.call.name)
+                    await self.calling(self.agent, tool, call.call.id).load()
+            await self.record_all(repairs(value, self.agent.tools, self.agent.on_unknown, forked=forked))
         except BaseException:
             self.state.drop_unsaved(self.id)
             if self.state.snapshot().run_id == self.id:
                 # The append was settled before the cancellation went on: the State is this run's, so it gives it up.
                 await settled(self._close_cancelled)
             raise
+
+    def _parent(self) -> ParentCall | None:
+        if self.caller is None:
+            return None
+        parent = ParentCall(state_id=self.caller.run.state.id, call_id=self.caller.call_id)
+        return None if self.state.snapshot().parent == parent else parent
 
     async def _body(self, body: Callable[[Run], Awaitable[Stopped]], again: bool) -> BaseException | None:
         # What the body raises is handed over instead of raised, since a task group would wrap it.
@@ -201,32 +246,36 @@ class Run:
             return error
 
     async def _close_cancelled(self) -> None:
-        by = self.state.snapshot().cancelled_by
+        states = (self.state, *(above.run.state for above in callers_above(self.caller)))
+        by = next((each.snapshot().cancelled_by for each in states if each.snapshot().cancelled_by is not None), None)
         reason = "the run was cancelled" if by is None else f"{by or 'someone'} asked the run to stop"
         await self._close(StoppedByCancel(by=by or ""), reason)
 
     async def _close(self, stopped: Stopped, reason: str) -> None:
-        if self._lost is not None or self.journal.lost is not None or self.state.snapshot().run_id != self.id:
+        if self._is_lost() or self.state.snapshot().run_id != self.id:
             return
         steps: Iterable[Step] = closing(self.state.snapshot(), stopped, reason)
-        if self.leaves_waiting and (waiting := waiting_for_approval(self.state)):
+        if self.leaves_waiting and (waiting := waiting_for_approval(self)):
             # Ended while a person was asked, with no tool under way: the question stays, for whoever goes on.
             steps = [(RunStopped, {"stopped": waiting})]
         try:
-            await self.journal.record_all(steps)
+            await self.record_all(steps)
         except AlpineAgentsError as error:
             # The caller must see what ended the run, not this; the State keeps what is not saved.
             log.warning("the end of run %s of State %s could not be saved: %s", self.id, self.state.id, error)
 
+    def _is_lost(self) -> bool:
+        return self._lost is not None or self.journal.lost is not None
+
     async def _beat(self) -> None:
-        if self.agent.store is None:
+        if self.store is None:
             return
         with self._beating:
             await self._keep_beating()
 
     async def _keep_beating(self) -> None:
         while True:
-            await anyio.sleep(self.agent.lease / BEATS_PER_LEASE)
+            await anyio.sleep(self.lease / BEATS_PER_LEASE)
             try:
                 await self.journal.renew()
             except (StateConflictError, StateNotFoundError) as error:
@@ -246,7 +295,10 @@ class Run:
         self.emit(event)
         if event.kind == "cancel_requested":
             self._obey_cancel_request()
-        if isinstance(event, ApprovalDecided) and self.asking is not None and self.asking[0] == event.call_id:
+        if isinstance(event, ApprovalDecided) and event.child_id:
+            for caller in self.callers.values():
+                caller.heard = caller.heard or event.child_id in caller.waiting
+        elif isinstance(event, ApprovalDecided) and self.asking is not None and self.asking[0] == event.call_id:
             self.asking[1].cancel()
 
 
@@ -300,7 +352,7 @@ async def _take_turns(loop: Loop, agent: Agent[Any], run: Run, turns: Turns) -> 
     if state.pending_calls:
         await agent.use_tools(state)
     while True:
-        if stopped := run.stopped or await _stopped(loop, state):
+        if stopped := run.stopped or await _stopped(loop, run):
             return stopped
         if turns.taken == loop.limit:
             return StoppedByLimit(turns=loop.limit)
@@ -308,15 +360,18 @@ async def _take_turns(loop: Loop, agent: Agent[Any], run: Run, turns: Turns) -> 
         await loop.turn(agent, state)
 
 
-def waiting_for_approval(state: State) -> WaitingForApproval | None:
-    """Return that the State waits for a person, if it does."""
-    waiting = tuple(call.call.id for call in state.snapshot().calls.values() if call.waits)
-    return WaitingForApproval(call_ids=waiting) if waiting else None
+def waiting_for_approval(run: Run) -> WaitingForApproval | None:
+    """Return that the State waits for a person, if it does, or a State that serves one of its calls."""
+    own = tuple(call.call.id for call in run.state.snapshot().calls.values() if call.waits)
+    children = {child_id: calls for caller in run.callers.values() for child_id, calls in caller.waiting.items()}
+    call_ids = (*own, *(call_id for calls in children.values() for call_id in calls))
+    return WaitingForApproval(call_ids=call_ids, children=children) if call_ids else None
 
 
-async def _stopped(loop: Loop, state: State) -> Stopped | None:
+async def _stopped(loop: Loop, run: Run) -> Stopped | None:
+    state = run.state
     value = state.snapshot()
-    if waiting := waiting_for_approval(state):
+    if waiting := waiting_for_approval(run):
         return waiting
     if value.finished:
         return StoppedByFinish(answer=value.answer)

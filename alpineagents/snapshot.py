@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from alpineagents.digests import digest_of
-from alpineagents.events import AgentInfo, ApprovalDecided, ApprovalRequested
+from alpineagents.events import AgentInfo, ApprovalDecided, ApprovalRequested, ParentCall
 from alpineagents.frozen import FrozenList, FrozenSet
 from alpineagents.messages import Message, ToolCall, ToolResultBlock
 from alpineagents.patch import PatchOp, diff
@@ -110,6 +110,8 @@ class StateSnapshot:
         agent: the Agent of the last run.
         cancelled_by: who asked the run that goes on to stop; None if nobody did.
         always_allowed: the signatures of tools whose calls need no further approval here.
+        parent: the call that this State serves; None where it serves none.
+        decided_below: calls of States that serve this one, as (State, call), decided since its last run began.
     """
 
     revision: int = 0
@@ -127,6 +129,8 @@ class StateSnapshot:
     cancelled_by: str | None = None
     first_message: str = ""
     always_allowed: frozenset[str] = frozenset()
+    parent: ParentCall | None = None
+    decided_below: frozenset[tuple[str, str]] = frozenset()
     _data: dict[str, JsonValue] = field(default_factory=dict)
     _finish: StoppedByFinish | None = None
     _call_ids: FrozenSet[str] = field(default_factory=FrozenSet, repr=False, compare=False)

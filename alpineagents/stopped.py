@@ -113,11 +113,13 @@ class WaitingForApproval(_Fact):
     Calls wait for a person to approve or deny them.
 
     Attributes:
-        call_ids: the calls.
+        call_ids: the calls, those of States that serve a call of this one included.
+        children: the calls of such States, by the id of the State.
     """
 
     kind: Literal["approval"] = "approval"
     call_ids: tuple[str, ...]
+    children: dict[str, tuple[str, ...]] = Field(default_factory=dict, exclude_if=lambda children: not children)
 
     def __str__(self) -> str:
         return f"waiting for approval of {len(self.call_ids)} call(s)"

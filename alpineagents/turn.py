@@ -31,6 +31,7 @@ from alpineagents.results import Limited, can_keep, is_readable, keep
 from alpineagents.runner import Run
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
+from alpineagents.subagents import waiting_in
 from alpineagents.tools import Tool, ToolContext, ToolResult, execute
 
 if TYPE_CHECKING:
@@ -158,9 +159,9 @@ async def make_calls(agent: Agent[Any], run: Run) -> None:
         Exception: what a tool raised.
     """
     while True:
-        passed = await look(agent, run.state)
+        passed = await look(agent, run)
         run.stopped = run.stopped or passed.stopped
-        await run.journal.record_all(stopping(run.state, passed.steps, run.stopped))
+        await run.record_all(stopping(run.state, passed.steps, run.stopped))
         _raise_first(passed.failures)
         if run.stopped is not None:
             return
@@ -194,8 +195,10 @@ def _groups(agent: Agent[Any], ready: Iterable[Ready]) -> Iterator[list[Ready]]:
 
 
 async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
+    for state, _ in group:
+        run.calling(agent, agent.tools[state.call.name], state.call.id).begin()
     started: list[Step] = [(ToolStarted, {"call_id": state.call.id, "attempt": state.starts + 1}) for state, _ in group]
-    await run.journal.record_all(started)
+    await run.record_all(started)
     failures: list[BaseException] = []
 
     async def make(state: CallState, args: dict[str, object]) -> None:
@@ -205,14 +208,17 @@ async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
                 result = await _make_in_transaction(agent, tool, run, state, args)
             else:
                 result = await execute(tool, state.call, _context(run, state), args, late=run.late)
-                shown = _limited(agent, tool, state, result)
-                await keep(agent.store, run.state, shown.whole)
-                await run.journal.record_all([_finished(state, result, shown)])
+                shown = _limited(agent, tool, run, state, result)
+                await keep(run.store, run.state, shown.whole)
+                await run.record_all([_finished(state, result, shown)])
             if result.error is not None:
                 failures.append(result.error)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # noqa: BLE001
+            if waiting := waiting_in(error):
+                run.callers[state.call.id].waiting = waiting  # the call stays open
+                return
             # Nothing more can be saved, or a tool ends the program: nothing more may be done. It is raised where the
             # run is awaited, since in a task of its own it would end the event loop.
             failures.append(error)
@@ -237,21 +243,21 @@ async def _make_in_transaction(
         results.append(await execute(tool, state.call, _context(run, state, connection), args))
         if results[0].outcome != "ok":
             raise _UndoneError
-        return [_finished(state, results[0], _limited(agent, tool, state, results[0]))]
+        return [_finished(state, results[0], _limited(agent, tool, run, state, results[0]))]
 
     try:
         await run.journal.transact(work)
     except _UndoneError:
-        await run.journal.record_all([_finished(state, results[0], _limited(agent, tool, state, results[0]))])
+        await run.record_all([_finished(state, results[0], _limited(agent, tool, run, state, results[0]))])
     # Not before: another connection would wait for the transaction that waits for it.
-    await keep(agent.store, run.state, _limited(agent, tool, state, results[0]).whole)
+    await keep(run.store, run.state, _limited(agent, tool, run, state, results[0]).whole)
     return results[0]
 
 
-def _limited(agent: Agent[Any], tool: Tool, state: CallState, result: ToolResult) -> Limited:
+def _limited(agent: Agent[Any], tool: Tool, run: Run, state: CallState, result: ToolResult) -> Limited:
     readable = is_readable(list(agent.tools.values()))
     content = content_of(state, result)
-    return Limited(content, tool.max_result_bytes, kept=can_keep(agent.store), readable=readable)
+    return Limited(content, tool.max_result_bytes, kept=can_keep(run.store), readable=readable)
 
 
 def _finished(state: CallState, result: ToolResult, shown: Limited) -> Step:
@@ -275,6 +281,7 @@ def _context(run: Run, state: CallState, connection: AsyncConnection | None = No
         idempotency_key=f"{run.state.id}-{state.call.id}",
         state=run.state,
         connection=connection,
-        store=run.agent.store,
+        store=run.store,
         emit=run.reporter(),
+        caller=run.callers[state.call.id],
     )

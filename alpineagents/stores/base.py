@@ -22,7 +22,7 @@ import anyio.lowlevel
 from pydantic import JsonValue
 
 from alpineagents import clock
-from alpineagents.approvals import PendingApproval, decided, pending_approvals
+from alpineagents.approvals import PendingApproval, decided, is_concerned, pending_approvals, waiting_below
 from alpineagents.errors import (
     ConfigError,
     EventOrderError,
@@ -31,6 +31,7 @@ from alpineagents.errors import (
     StateNotFoundError,
     StoreError,
     StoreFeatureError,
+    StoreUnavailableError,
 )
 from alpineagents.events import ApprovalDecided, CancelRequested, Event, MessageAdded, RunStopped
 from alpineagents.fold import FIRST_MESSAGE_LENGTH, fold, header_status
@@ -478,6 +479,8 @@ class Store:
         """
         Allow a call that waits; the next run makes it. Of several decisions the first counts.
 
+        A call of a State that serves a call of this one can be named by either State's id.
+
         Args:
             by: who decides.
             note: why, kept in the history.
@@ -513,12 +516,37 @@ class Store:
     async def _decide(self, id: str, call_id: str, **said: Any) -> int:
         while True:
             state = await self.load(id)
-            state.record(ApprovalDecided, **decided(state, call_id, **said))
+            if (child_id := waiting_below(state, call_id)) is not None:
+                return await self._decide(child_id, call_id, **said)
+            event = state.record(ApprovalDecided, **decided(state, call_id, **said))
             try:
                 # At the revision at which the call was seen to wait, so of two decisions one lands.
-                return await self.save(state)
+                revision = await self.save(state)
             except StateConflictError:
                 await anyio.lowlevel.checkpoint()
+            else:
+                await self._tell_above(state, event)
+                return revision
+
+    async def _tell_above(self, state: State, event: ApprovalDecided) -> None:
+        """Let the States that a child works for know that a person has decided, so that they do not wait for it."""
+        parent = state.snapshot().parent
+        said = event.model_dump(include={"call_id", "digest", "approved", "by", "note"})
+        while parent is not None:
+            try:
+                above = await self.load(parent.state_id)
+                if not is_concerned(above, state.id):
+                    return
+                above.record(ApprovalDecided, **said, child_id=state.id)
+                await self.save(above)
+            except StateConflictError:
+                await anyio.lowlevel.checkpoint()
+            except (StateNotFoundError, StateDamagedError, StoreUnavailableError) as error:
+                # It counts all the same: the next run of the State above finds it.
+                log.warning("State %s has not heard of a decision: %s", parent.state_id, error)
+                return
+            else:
+                parent = above.snapshot().parent
 
     async def cancel(self, id: str, *, by: str = "", reason: str = "") -> int:
         """

@@ -8,7 +8,7 @@ import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Generic, Literal, Protocol, cast, overload
+from typing import Any, Concatenate, Generic, Literal, Protocol, cast, overload, runtime_checkable
 
 from typing_extensions import ParamSpec, TypeVar
 
@@ -63,6 +63,7 @@ class Tool(Generic[P, R_co]):
         spec: what a model is told.
         arguments: the parameters, and how a model's arguments become Python values.
         binding: whether the function waits for an object, for a class, or for nothing.
+        is_subagent: whether it is an Agent, which works on each call in a State of its own.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Tool(Generic[P, R_co]):
     max_result_bytes: int | None = MAX_RESULT_BYTES
     places: Places | None = None
     on_error: OnError = field(default_factory=dict, compare=False)
+    is_subagent: bool = False
     spec: ToolSpec = field(init=False, compare=False)
     is_async: bool = field(init=False, compare=False)
 
@@ -160,6 +162,13 @@ class Tool(Generic[P, R_co]):
         flags = [f"{flag}={getattr(self, flag)}" for flag in _FLAGS if getattr(self, flag) != (flag == "parallel")]
         names = ", ".join(cast("dict[str, Any]", self.arguments.schema["properties"]))
         return f"Tool({', '.join([f'{self.name}({names})', *flags])})"
+
+
+@runtime_checkable
+class CanBeTool(Protocol):
+    """What is no function and can be a tool all the same: an Agent."""
+
+    def as_tool(self) -> Tool: ...
 
 
 class _Decorator(Protocol):
@@ -274,7 +283,7 @@ def tool(
 
 def as_tool(value: object) -> Tool:
     """
-    Return a tool as it is, and a plain function or bound method as a tool.
+    Return a tool as it is, and a plain function, a bound method or an Agent as a tool.
 
     Raises:
         ToolDefinitionError: it is something else, or a method without its object.
@@ -286,7 +295,9 @@ def as_tool(value: object) -> Tool:
         Tool(add(a, b))
     """
     made: Tool
-    if isinstance(value, types.MethodType) and isinstance(value.__func__, Tool):
+    if isinstance(value, CanBeTool):
+        made = value.as_tool()
+    elif isinstance(value, types.MethodType) and isinstance(value.__func__, Tool):
         made = value.__func__.__get__(value.__self__)  # of `@classmethod` over `@tool`
     else:
         made = (

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from alpineagents.state import State
     from alpineagents.stores.base import Store
+    from alpineagents.subagents import Caller
 
 
 class Progress(BaseModel):
@@ -61,6 +62,7 @@ class ToolContext:
             leaves commit and rollback to the library, and does not use the store meanwhile. None for other tools.
         store: where the State is saved; None where it is not.
         emit: where `report` hands over; None where nobody looks.
+        caller: what `agent.run(prompt, context=context)` makes a child of; None outside a run.
 
     Example:
         >>> from alpineagents import State
@@ -85,6 +87,7 @@ class ToolContext:
     connection: AsyncConnection | None = field(default=None, repr=False, compare=False)
     store: Store | None = field(default=None, repr=False, compare=False)
     emit: Callable[[Progress], None] | None = field(default=None, repr=False, compare=False)
+    caller: Caller | None = field(default=None, repr=False, compare=False)
 
     def report(self, progress: float, total: float | None = None, message: str = "") -> None:
         """

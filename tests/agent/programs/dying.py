@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from alpineagents import Event, Store
+from alpineagents import Event, StateKey, Store
 
 
 class Death:
@@ -50,17 +50,26 @@ class Death:
             self.at(f"after {event.revision}")
 
 
-def die_in(store: Store, death: Death, acknowledge: Callable[[int], None]) -> None:
+def die_in(
+    store: Store,
+    death: Death,
+    acknowledge: Callable[[int], None],
+    concerns: Callable[[StateKey], bool] = lambda _key: True,
+) -> None:
     """
     Let the process die in the appends of a store.
 
     Args:
         acknowledge: called with each new revision that the store has answered with.
+        concerns: of which States the appends are meant.
     """
     kind: Any = type(store)
 
     class Dying(kind):  # type: ignore[misc]
         async def append(self, key: Any, events: Sequence[Event], **how: Any) -> int:
+            if not concerns(key):
+                others: int = await super().append(key, events, **how)
+                return others
             death.before(events)
             landed: int = await super().append(key, events, **how)
             death.after(events)

@@ -1,0 +1,90 @@
+"""
+A process with an Agent that works for another one: `python parent.py TARGET FOLDER WHOSE MOMENT`.
+
+WHOSE: `parent` or `child`, the State in whose appends the moment is. MOMENT: as in `dying`, or `in NAME` and
+`behind NAME` for the effect of a tool of the child, `model N` for its N-th request, `never`. FOLDER keeps what the
+tools did, one line each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+from dying import Death, die_in
+from place import open_store
+
+from alpineagents import Agent, Message, Request, State, StateBusyError, StateNotFoundError, Store, tool
+from alpineagents.testing import FakeModel, tool_call
+
+target, folder, whose, moment = sys.argv[1:]
+death = Death(moment)
+PATIENCE_SECONDS = 30.0
+
+
+def effect(name: str) -> None:
+    death.at(f"in {name}")
+    with (Path(folder) / "effects").open("a") as lines:
+        lines.write(name + "\n")
+    death.at(f"behind {name}")
+
+
+@tool
+async def pay(to: str) -> str:
+    """Pay someone; not twice."""
+    effect("pay")
+    return f"paid {to}"
+
+
+@tool(read_only=True)
+async def look() -> str:
+    """Look."""
+    effect("look")
+    return "seen"
+
+
+def work(request: Request) -> Any:
+    """Do the child's work: look, pay, say so."""
+    rounds = sum(bool(message.tool_calls) for message in request.messages)
+    death.at(f"model {rounds + 1}")
+    return [[tool_call("look")], [tool_call("pay", to="Ada")], "Ada is paid."][rounds]
+
+
+def lead(request: Request) -> Any:
+    """Have the child work, and end."""
+    asked = any(message.tool_calls for message in request.messages)
+    return "All is done." if asked else tool_call("clerk", prompt="Pay Ada")
+
+
+async def main() -> None:
+    store = open_store(target)
+    die_in(store, death, lambda _landed: None, lambda key: (key.id == "s") == (whose == "parent"))
+    clerk = Agent(FakeModel(work), tools=[look, pay], name="clerk")
+    agent = Agent(FakeModel(lead), tools=[clerk], store=store, lease=0.5)
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while True:
+            try:
+                answer = await go_on(agent, store)
+            except StateBusyError:
+                # The lease of the process that died is not over yet.
+                await anyio.sleep(0.05)
+            else:
+                break
+    print(json.dumps(answer))
+    await store.aclose()
+
+
+async def go_on(agent: Agent, store: Store) -> Any:
+    try:
+        state = await store.load("s")
+    except StateNotFoundError:
+        state = State(id="s", messages=[Message.user("Have Ada paid")])
+    return await agent.run(state)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
