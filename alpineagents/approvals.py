@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
 
 from alpineagents import clock
-from alpineagents.digests import digest_of
+from alpineagents.digests import digest_of, seal_of
 from alpineagents.errors import AlreadyDecidedError, ApprovalError, ConfigError
 from alpineagents.events import ApprovalDecided, ToolFinished
 from alpineagents.snapshot import CallState
@@ -122,9 +122,13 @@ def decided(
     note: str,
     args: Mapping[str, JsonValue] | None = None,
     always: Literal["", "state"] = "",
+    digest: str | None = None,
 ) -> dict[str, Any]:
     """
     Return the fields of the decision about a call that waits.
+
+    Args:
+        digest: of the question that was shown; None for whatever waits now.
 
     Raises:
         AlreadyDecidedError: somebody decided before.
@@ -145,6 +149,13 @@ def decided(
             f"the time to decide on it was over at {call.request.expires_at:%Y-%m-%d %H:%M:%S} UTC, so it counts as "
             f"denied. The next run tells the model so: await agent.resume({state.id!r})",
         )
+    if digest is not None and (call.request is None or call.request.digest != digest):
+        raise ApprovalError(
+            state.id,
+            call_id,
+            "it asks for something else than what was shown: show it again. [w for w in await store.approvals() "
+            f"if w.state_id == {state.id!r}]",
+        )
     return decision(call, approved=approved, by=by, note=note, args=args, always=always)
 
 
@@ -163,7 +174,8 @@ def decision(
     assert kept is None or isinstance(kept, dict)
     digest = call.request.digest if kept is None else digest_of(call.request.signature, kept)
     named = {"call_id": call.call.id, "digest": digest, "approved": approved, "by": by, "note": note}
-    return {**named, "args": kept, "always": always}
+    said: dict[str, Any] = {**named, "args": kept, "always": always}
+    return {**said, "seal": seal_of(said)}
 
 
 def _check_words(call_id: object, by: object, note: object, args: object, always: object) -> None:

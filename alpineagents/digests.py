@@ -36,5 +36,20 @@ def digest_of(signature: str, args: Mapping[str, JsonValue]) -> str:
     return _sha256([signature, dict(args)])
 
 
+def seal_of(said: Mapping[str, object]) -> str:
+    """
+    Return what names a decision: SHA-256 of all that it says.
+
+    It needs no key, so it shows that a record was changed by hand or damaged, not who may write one.
+
+    Args:
+        said: the fields of an `ApprovalDecided`; others are left out.
+    """
+    return _sha256([said.get(name, default) for name, default in _SAID.items()])
+
+
+_SAID = {"call_id": "", "digest": "", "approved": False, "by": "", "note": "", "args": None, "always": ""}
+
+
 def _sha256(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()

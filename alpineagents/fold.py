@@ -267,7 +267,7 @@ def _approval_decided(draft: _Draft, event: ApprovalDecided) -> None:
     call = state.call
     if event.approved and event.args is not None:
         call = call.model_copy(update={"args": event.args})
-    if event.approved and event.always and state.request is not None:
+    if event.approved and event.always and event.seal and state.request is not None:
         draft.always_allowed |= {state.request.signature}
     draft.calls[event.call_id] = dataclasses.replace(
         state,

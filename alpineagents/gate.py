@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpineagents import clock
 from alpineagents.approvals import EXPIRY, decision, is_over
-from alpineagents.digests import digest_of, signature_of
+from alpineagents.digests import digest_of, seal_of, signature_of
 from alpineagents.events import ApprovalDecided, ApprovalRequested, ToolFinished
 from alpineagents.messages import Image, TextBlock, ToolCall
 from alpineagents.permissions import Allow, Ask, Deny, Permissions, ToolRequest, Verdict
@@ -104,7 +104,8 @@ async def _ask_rules(
             passed.stopped = StoppedByPermission(call=call.call, reason=made.reason)
         return
     if call.approval == "approved":
-        answered = call.decision is not None and call.decision.digest == digest_of(signature, call.call.args)
+        decided = call.decision
+        answered = decided is not None and bool(decided.seal) and decided.digest == digest_of(signature, call.call.args)
     else:
         # A call that was started was allowed then; what becomes of it after a crash is settled elsewhere.
         answered = isinstance(made, Allow) or call.starts > 0 or signature in run.state.snapshot().always_allowed
@@ -127,7 +128,8 @@ def _asking(call: CallState, tool: Tool, wanted: Ask) -> Step:
 
 
 def _decided(call: ToolCall, digest: str, *, approved: bool, by: str, **more: Any) -> Step:
-    return ApprovalDecided, {"call_id": call.id, "digest": digest, "approved": approved, "by": by, **more}
+    said = {"call_id": call.id, "digest": digest, "approved": approved, "by": by, **more}
+    return ApprovalDecided, {**said, "seal": seal_of(said)}
 
 
 def expiry(call: CallState) -> Step:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from alpineagents.digests import digest_of
+from alpineagents.digests import digest_of, seal_of
 from alpineagents.events import AgentInfo, ApprovalDecided, ApprovalRequested, ParentCall
 from alpineagents.frozen import FrozenList, FrozenSet
 from alpineagents.messages import Message, ToolCall, ToolResultBlock
@@ -59,11 +59,14 @@ class CallState:
         """
         Tell whether a decision counts: it answers the request and names what was asked, or is one of the run itself.
 
-        One without a digest, as earlier releases wrote them, counts as it did; the run that makes the call checks it.
+        One without a digest or a seal, as earlier releases wrote them, counts as it did; the run that makes the call
+        checks it.
 
         Args:
             run_id: the run that goes on.
         """
+        if decision.seal and decision.seal != seal_of(vars(decision)):
+            return False
         if not self.waits:
             return self.approval is None and decision.run_id is not None and decision.run_id == run_id
         if not decision.digest:

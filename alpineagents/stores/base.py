@@ -475,6 +475,7 @@ class Store:
         note: str = "",
         args: Mapping[str, JsonValue] | None = None,
         always: Literal["", "state"] = "",
+        digest: str | None = None,
     ) -> int:
         """
         Allow a call that waits; the next run makes it. Of several decisions the first counts.
@@ -486,24 +487,28 @@ class Store:
             note: why, kept in the history.
             args: all arguments, instead of the model's; the model is told of the change.
             always: `"state"` allows every later call of this tool in this State as well.
+            digest: that of the `PendingApproval` which the person saw, so that nothing else is approved where the State
+                was deleted and made again meanwhile.
 
         Returns:
             The revision of the decision.
 
         Raises:
             AlreadyDecidedError: somebody decided before.
-            ApprovalError: there is no such call, it does not wait, or its time is over.
+            ApprovalError: there is no such call, it does not wait, it asks for something else, or its time is over.
             StateNotFoundError: there is no such State.
         """
-        return await self._decide(id, call_id, approved=True, by=by, note=note, args=args, always=always)
+        said: dict[str, Any] = {"by": by, "note": note, "args": args, "always": always, "digest": digest}
+        return await self._decide(id, call_id, approved=True, **said)
 
-    async def deny(self, id: str, call_id: str, *, by: str, reason: str) -> int:
+    async def deny(self, id: str, call_id: str, *, by: str, reason: str, digest: str | None = None) -> int:
         """
         Refuse a call that waits; the next run tells the model so. Of several decisions the first counts.
 
         Args:
             by: who decides.
             reason: told to the model.
+            digest: as for `approve`.
 
         Returns:
             The revision of the decision.
@@ -511,7 +516,7 @@ class Store:
         Raises:
             StateError: as `approve` does.
         """
-        return await self._decide(id, call_id, approved=False, by=by, note=reason)
+        return await self._decide(id, call_id, approved=False, by=by, note=reason, digest=digest)
 
     async def _decide(self, id: str, call_id: str, **said: Any) -> int:
         while True:
@@ -629,14 +634,15 @@ class Store:
         note: str = "",
         args: Mapping[str, JsonValue] | None = None,
         always: Literal["", "state"] = "",
+        digest: str | None = None,
     ) -> int:
         """Do what `approve` does, in a script."""
-        decision = self.approve(id, call_id, by=by, note=note, args=args, always=always)
+        decision = self.approve(id, call_id, by=by, note=note, args=args, always=always, digest=digest)
         return run_sync(decision, called="approve_sync", instead="await store.approve(id, call_id, by=…)")
 
-    def deny_sync(self, id: str, call_id: str, *, by: str, reason: str) -> int:
+    def deny_sync(self, id: str, call_id: str, *, by: str, reason: str, digest: str | None = None) -> int:
         """Do what `deny` does, in a script."""
-        decision = self.deny(id, call_id, by=by, reason=reason)
+        decision = self.deny(id, call_id, by=by, reason=reason, digest=digest)
         return run_sync(decision, called="deny_sync", instead="await store.deny(id, call_id, by=…, reason=…)")
 
     def close_sync(self) -> None:

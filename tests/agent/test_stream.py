@@ -11,6 +11,7 @@ import pytest
 from alpineagents import (
     Agent,
     ConfigError,
+    Event,
     MemoryStore,
     Message,
     ProviderError,
@@ -87,6 +88,16 @@ async def test_an_event_is_in_the_store_when_it_is_read(store: Store) -> None:
         ]
 
     assert missing == []
+
+
+async def test_an_event_is_told_from_the_other_items() -> None:
+    """By `isinstance`, as anybody would try."""
+    async with Agent(FakeModel(["Good day."])).stream("Hello") as items:
+        told = [item async for item in items]
+
+    events = [item for item in told if isinstance(item, Event)]
+    assert events == list(items.state.history)
+    assert 0 < len(events) < len(told)
 
 
 async def test_leaving_the_block_ends_the_run_and_records_it(store: Store) -> None:

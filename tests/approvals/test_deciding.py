@@ -18,6 +18,7 @@ from alpineagents import (
     StateDamagedError,
     StateNotFoundError,
     Store,
+    ToolCall,
     ValueNotStorableError,
     tool,
 )
@@ -189,12 +190,17 @@ async def test_an_approval_does_not_count_for_a_tool_of_another_signature(store:
         {"args": {"amount": 82_000}},
         {"digest": "", "args": {"amount": 82_000}},
         {"digest": "", "always": "state"},
+        {"always": "state"},
+        {"by": "Bob"},
+        {"note": "by order of the king"},
+        {"seal": ""},
+        {"seal": "ab" * 32},
     ],
 )
 async def test_a_decision_that_was_tampered_with_makes_nothing(
     change: dict[str, Any], store: Store, till: Till
 ) -> None:
-    """Its digest is not that of the call, or it is another's: the call goes on waiting for a person."""
+    """Its digest or its seal does not fit, or it is another's: the call goes on waiting for a person."""
     (call,) = (await till.waiting(store, tool_call("pay", amount=1))).pending_calls
     await store.approve("s", call.id, by="Ada")
     await tamper(store, "s", "approval_decided", lambda payload: payload.update(change))
@@ -204,6 +210,36 @@ async def test_a_decision_that_was_tampered_with_makes_nothing(
     state = await store.load("s")
     assert (till.paid, state.status) == ([], "waiting")
     assert [each.call_id for each in await store.approvals()] == [call.id]
+
+
+@pytest.mark.parametrize("change", [{"approved": True}, {"approved": True, "seal": ""}])
+async def test_a_refusal_cannot_be_turned_into_an_approval(change: dict[str, Any], store: Store, till: Till) -> None:
+    """By a change of its record: the call waits for a person again."""
+    (call,) = (await till.waiting(store, tool_call("pay", amount=1))).pending_calls
+    await store.deny("s", call.id, by="Ada", reason="no")
+    await tamper(store, "s", "approval_decided", lambda payload: payload.update(change))
+
+    await till.agent(store).resume("s")
+
+    assert (till.paid, (await store.load("s")).status) == ([], "waiting")
+
+
+async def test_a_decision_can_be_bound_to_the_question_that_was_shown(store: Store, till: Till) -> None:
+    """Where the State was deleted and made again, another call may bear the same id."""
+    await till.waiting(store, ToolCall(id="call_0", name="pay", args={"amount": 5}))
+    (shown,) = await store.approvals()
+    await store.delete("s")
+    await till.waiting(store, ToolCall(id="call_0", name="pay", args={"amount": 5000}))
+
+    for decide in (
+        store.approve("s", "call_0", by="Ada", digest=shown.digest),
+        store.deny("s", "call_0", by="Ada", reason="no", digest=shown.digest),
+    ):
+        with pytest.raises(ApprovalError, match="something else than what was shown"):
+            await decide
+
+    (asked,) = await store.approvals()
+    await store.approve("s", "call_0", by="Ada", digest=asked.digest)
 
 
 @pytest.mark.parametrize(
