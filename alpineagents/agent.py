@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 
 from alpineagents.answers import ask_beside, shape_answer
 from alpineagents.context import measured, split, tokens_of
-from alpineagents.errors import ConfigError
+from alpineagents.errors import ConfigError, StateConflictError
 from alpineagents.events import AgentInfo
 from alpineagents.human import Human
 from alpineagents.human import ask as ask_person
@@ -247,12 +247,18 @@ class Agent(Generic[OutputT]):
             raise ConfigError(
                 'this Agent saves nothing, so there is nothing to resume: Agent(model, store=SQLStore("agents.db"))'
             )
-        state = await self.store.load(id)
-        if prompt is not None:
-            message = self._message(prompt)
-            if not _waits(message, state):
+        message = None if prompt is None else self._message(prompt)
+        while True:
+            state = await self.store.load(id)
+            loaded = state.revision
+            if message is not None and not _waits(message, state):
                 state.add_message(message)
-        return await self.run(state)
+            try:
+                return await self.run(state)
+            except StateConflictError:
+                # Another run ended between the two; this one has not begun, and knows of the State no more than its id.
+                if state.saved_revision > loaded:
+                    raise
 
     @asynccontextmanager
     async def stream(self, prompt: str | Message | State, *, id: str | None = None) -> AsyncIterator[RunStream]:

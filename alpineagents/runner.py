@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,12 +31,12 @@ from alpineagents.errors import (
     StateNotFoundError,
     said,
 )
-from alpineagents.events import ApprovalDecided, Event, ParentCall, RunStarted, RunStopped
+from alpineagents.events import ApprovalDecided, CancelRequested, Event, ParentCall, RunStarted, RunStopped
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
 from alpineagents.messages import Message
 from alpineagents.models.base import Emitted
-from alpineagents.repair import Step, closing, repairs
+from alpineagents.repair import Step, closing, repairs, unserved_cancel
 from alpineagents.shield import settled
 from alpineagents.state import State
 from alpineagents.stopped import (
@@ -113,6 +113,7 @@ class Run:
         self._scope = anyio.CancelScope()
         self._beating = anyio.CancelScope()
         self._lost: StateConflictError | StateNotFoundError | None = None
+        self._unserved: CancelRequested | None = None
         self.turns, self.looping = Turns(), False
         # A rule or a person has ended the run; it stops after its turn.
         self.stopped: Stopped | None = None
@@ -212,12 +213,20 @@ class Run:
                     tool = self.agent.tools.get(call.call.name)
                     await self.calling(self.agent, tool, call.call.id).load()
             await self.record_all(repairs(value, self.agent.tools, self.agent.on_unknown, forked=forked))
+            if value.run_id is not None or any(call.waits for call in value.calls.values()):
+                self._unserved = unserved_cancel(self._before())
         except BaseException:
             self.state.drop_unsaved(self.id)
             if self.state.snapshot().run_id == self.id:
                 # The append was settled before the cancellation went on: the State is this run's, so it gives it up.
                 await settled(self._close_cancelled)
             raise
+
+    def _before(self) -> Sequence[Event]:
+        """Return the history as this run found it, with what came in until it began."""
+        history = self.state.history
+        begin = next(at for at in range(len(history), 0, -1) if history[at - 1].run_id != self.id)
+        return history[:begin]
 
     def _parent(self) -> ParentCall | None:
         if self.caller is None:
@@ -228,6 +237,9 @@ class Run:
     async def _body(self, body: Callable[[Run], Awaitable[Stopped]], again: bool) -> BaseException | None:
         # What the body raises is handed over instead of raised, since a task group would wrap it.
         try:
+            if again and (request := self._unserved) is not None:
+                await settled(partial(self._close, StoppedByCancel(by=request.by), _asked_by(request.by)))
+                return None
             while True:
                 stopped = await body(self)
                 give_way = again and isinstance(stopped, (StoppedByUntil, StoppedByFinish))
@@ -248,7 +260,7 @@ class Run:
     async def _close_cancelled(self) -> None:
         states = (self.state, *(above.run.state for above in callers_above(self.caller)))
         by = next((each.snapshot().cancelled_by for each in states if each.snapshot().cancelled_by is not None), None)
-        reason = "the run was cancelled" if by is None else f"{by or 'someone'} asked the run to stop"
+        reason = "the run was cancelled" if by is None else _asked_by(by)
         await self._close(StoppedByCancel(by=by or ""), reason)
 
     async def _close(self, stopped: Stopped, reason: str) -> None:
@@ -300,6 +312,10 @@ class Run:
                 caller.heard = caller.heard or event.child_id in caller.waiting
         elif isinstance(event, ApprovalDecided) and self.asking is not None and self.asking[0] == event.call_id:
             self.asking[1].cancel()
+
+
+def _asked_by(by: str) -> str:
+    return f"{by or 'someone'} asked the run to stop"
 
 
 def _outside() -> int:

@@ -14,6 +14,7 @@ from alpineagents import (
     Message,
     State,
     StateError,
+    StoppedByCancel,
     StoppedByUntil,
     Store,
     ToolCall,
@@ -204,6 +205,22 @@ async def test_a_message_while_a_call_waits_enters_after_the_turn(store: Store, 
     state = await store.load("s")
     assert [message.text for message in state.messages] == ["Pay", "", "", "Hurry up", "All done."]
     assert complaints(state.messages) == []
+
+
+async def test_a_state_that_waits_can_be_asked_to_stop(store: Store) -> None:
+    """The next run takes the question back; a decision that came after the request counts for more."""
+    for id in ("stopped", "decided"):
+        await Agent(FakeModel([tool_call("pay", amount=5)]), tools=[pay], store=store).run("Pay", id=id)
+        await store.cancel(id, by="Ada")
+    (call,) = (await store.load("decided")).pending_calls
+    await store.approve("decided", call.id, by="Bob")
+    agent = Agent(FakeModel(["Paid."]), tools=[pay], store=store)
+
+    assert [await agent.resume("stopped"), await agent.resume("decided")] == [None, "Paid."]
+
+    assert (await store.load("stopped")).stopped == StoppedByCancel(by="Ada")
+    assert outcomes(await store.load("stopped")) == {"pay": "cancelled"}
+    assert (await store.approvals(), paid) == ([], [5])
 
 
 async def test_a_cancelled_state_no_longer_waits(store: Store) -> None:

@@ -12,6 +12,7 @@ from alpineagents import (
     ModelReplied,
     Request,
     State,
+    StoppedByCancel,
     Store,
     ToolContext,
     ToolFinished,
@@ -227,6 +228,30 @@ async def test_a_message_that_came_while_the_process_was_dead_is_answered(store:
     assert [message.text for message in loaded.messages if message.is_plain] == ["Go", "Are you there?"]
     assert complaints(loaded.messages) == []
     assert loaded.messages[-1].role == "assistant"
+
+
+async def test_a_dead_run_that_was_asked_to_stop_is_not_carried_on(store: Store) -> None:
+    """The next run closes what it left and stops, with no model asked and no tool entered."""
+    state = await left_in_tools(store)
+    await store.cancel(state.id, by="Ada")
+    model = FakeModel(["never"])
+
+    assert await Agent(model, tools=TOOLS, store=store).resume(state.id) is None
+
+    loaded = await store.load(state.id)
+    assert (loaded.stopped, loaded.status) == (StoppedByCancel(by="Ada"), "cancelled")
+    assert (model.requests, entered) == ([], [])
+    await check_closed(store, loaded)
+
+
+async def test_what_is_said_after_a_request_to_stop_is_answered(store: Store) -> None:
+    """Whoever speaks to a State that was asked to stop wants it to go on."""
+    state = await left_in_tools(store)
+    await store.cancel(state.id, by="Ada")
+
+    assert await agent_on(store).resume(state.id, "Go on, please") == "done"
+
+    assert not isinstance((await store.load(state.id)).stopped, StoppedByCancel)
 
 
 async def test_results_of_a_dead_run_and_of_the_next_enter_together(store: Store) -> None:

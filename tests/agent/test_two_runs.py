@@ -23,7 +23,7 @@ from alpineagents import (
     tool,
 )
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import Append, Place, Watcher, check_closed, complaints, kinds, results, wait_for
+from tests.agent.parts import Append, Place, Watcher, check_closed, complaints, kinds, results, wait_for, watch
 
 Another = Callable[[], Store]
 SHORT = 0.4
@@ -72,6 +72,35 @@ async def test_two_runs_of_two_loaded_objects_one_is_refused(store: Store, anoth
     held.let_go.set()
     assert await first == "Hi"
     assert second.requests == []
+
+
+class Meanwhile(Watcher):
+    """Lets something happen before the first append."""
+
+    def __init__(self, happen: Callable[[], Awaitable[object]]) -> None:
+        self.happen: Callable[[], Awaitable[object]] | None = happen
+
+    async def append(self, events: Sequence[Event], land: Append) -> int:
+        if (happen := self.happen) is not None:
+            self.happen = None
+            await happen()
+        return await land()
+
+
+async def test_resume_goes_on_behind_a_run_that_ended_before_it_began(place: Place) -> None:
+    """It was given an id, so what it loaded too early is no concern of its caller."""
+    async with place.open() as store:
+        await store.save(State(id="s", messages=[Message.user("Hello")]))
+        other = store if place.target is None else place.open()
+        first = Agent(FakeModel(["Hi"]), store=other)
+        watch(store, Meanwhile(lambda: first.resume("s")))
+        model = FakeModel(["And hi to you"])
+
+        assert await Agent(model, store=store).resume("s", "Hello from me") == "And hi to you"
+
+        assert [message.text for message in model.requests[0].messages] == ["Hello", "Hi", "Hello from me"]
+        if other is not store:
+            await other.aclose()
 
 
 async def test_many_runs_at_one_moment_one_wins(store: Store, another: Another) -> None:
