@@ -141,15 +141,17 @@ class Run:
         failure: BaseException | None = None
         try:
             await self._claim()
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._beat)
-                with self._scope:
-                    failure = await self._body(body, again)
-                # Not the group's own scope: it holds this task too, and Python before 3.13 can take that for a
-                # cancellation from outside.
-                self._beating.cancel()
-            if not self._is_lost():
-                await settled(self._close_waiting)
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._beat)
+                    with self._scope:
+                        failure = await self._body(body, again)
+                    # Not the group's own scope: it holds this task too, and Python before 3.13 can take that for a
+                    # cancellation from outside.
+                    self._beating.cancel()
+            finally:
+                if not self._is_lost() and any(caller.children for caller in self.callers.values()):
+                    await settled(self._close_waiting)
         finally:
             del _runs[self.state]
             self.state.run_id = None

@@ -299,11 +299,12 @@ def with_children(callers: dict[str, Caller], steps: Iterable[Step]) -> Iterator
 
 async def close_waiting(caller: Caller) -> None:
     """Close the children that wait for a person although their call has its result: nobody would go on."""
-    waits = caller.run.state.stopped
-    still = set(waits.children) if isinstance(waits, WaitingForApproval) else set()
+    call = caller.run.state.snapshot().calls.get(caller.call_id)
+    if call is not None and call.result is None:
+        return
     for child in caller.children.values():
         stopped = child.stopped
-        if isinstance(stopped, WaitingForApproval) and still.isdisjoint({child.id, *stopped.children}):
+        if isinstance(stopped, WaitingForApproval):
             for name in (*stopped.children, child.id):
                 try:
                     await _close(caller.run.store, child if name == child.id else None, name)

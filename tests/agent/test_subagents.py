@@ -17,6 +17,7 @@ from alpineagents import (
     Message,
     Request,
     State,
+    StateBusyError,
     StoppedByCancel,
     StoppedByPermission,
     Store,
@@ -490,6 +491,73 @@ async def test_a_child_that_nobody_needs_any_more_waits_no_longer(store: Store) 
     assert outcomes(child) == {"pay": "cancelled"}
     assert await store.approvals() == []
     await check_closed(store, child)
+
+
+async def test_a_cancel_closes_the_child_that_waits_too(store: Store) -> None:
+    """One waits for a person while another call of the turn works; nobody is asked any more."""
+    works = anyio.Event()
+
+    @tool
+    async def wait() -> None:
+        """Wait until the other call waits, and then for ever."""
+        while not await store.approvals():
+            await anyio.sleep(0.01)
+        works.set()
+        await anyio.sleep_forever()
+
+    model = FakeModel([[tool_call("clerk", prompt="5"), tool_call("wait")]])
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: Agent(model, tools=[Till().clerk(), wait], store=store).run("Go", id="s"))
+            await wait_for(works)
+            group.cancel_scope.cancel()
+
+    [child] = await children_of(store, "s")
+    state = await store.load("s")
+    assert await store.approvals() == []
+    assert outcomes(child) == {"pay": "cancelled"}
+    assert outcomes(state) == {"clerk": "interrupted", "wait": "interrupted"}
+    assert state.usage.requests == 2
+    await check_closed(store, child)
+
+
+async def test_a_question_beside_leaves_the_child_waiting(store: Store) -> None:
+    """What is done with the parent meanwhile does not take the call of the child back."""
+    till = Till()
+    agent = Agent(head("5"), tools=[till.clerk()], store=store, human=None)
+    await agent.run("Go", id="s")
+    [waiting] = await store.approvals()
+
+    state = await store.load("s")
+    await agent.copy(human=FakeHuman(answers=["yes"])).ask_human(state, "Is it urgent?")
+
+    await store.approve(waiting.state_id, waiting.call_id, by="Ada")
+    assert await agent.resume("s") == "All done."
+    assert till.paid == [5]
+
+
+async def test_a_run_that_is_refused_leaves_the_children_alone(store: Store, another: Callable[[], Store]) -> None:
+    """Another run has the State, and its children with it."""
+    asked = anyio.Event()
+
+    @tool
+    async def wait() -> None:
+        """Wait for ever, once the other call waits."""
+        while not await store.approvals():
+            await anyio.sleep(0.01)
+        asked.set()
+        await anyio.sleep_forever()
+
+    model = FakeModel([[tool_call("clerk", prompt="5"), tool_call("wait")]])
+    agent = Agent(model, tools=[Till().clerk(), wait], store=store)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: agent.run("Go", id="s"))
+            await wait_for(asked)
+            with pytest.raises(StateBusyError):
+                await agent.copy(store=another()).resume("s")
+            assert len(await store.approvals()) == 1
+            group.cancel_scope.cancel()
 
 
 async def test_a_fork_can_open_the_children(store: Store) -> None:
