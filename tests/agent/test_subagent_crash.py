@@ -50,14 +50,24 @@ async def test_a_kill_while_a_subagent_works_has_the_same_end_on_postgres(
     await check_carried_on(Place("postgres", migrated_postgres_url), tmp_path, whose, moment)
 
 
-async def check_carried_on(place: Place, folder: Path, whose: str, moment: str) -> None:
+@pytest.mark.parametrize(
+    "whose, moment", [("child", "before 1"), ("child", "in pay"), ("child", "inside 10"), ("parent", "before 6")]
+)
+async def test_a_kill_while_a_run_of_a_tool_goes_on_has_the_same_end(
+    whose: str, moment: str, shared: Place, tmp_path: Path
+) -> None:
+    """A run that a tool starts with its context is found again, as an Agent in `tools=` is."""
+    await check_carried_on(shared, tmp_path, whose, moment, "tool")
+
+
+async def check_carried_on(place: Place, folder: Path, whose: str, moment: str, *how: str) -> None:
     assert place.target is not None
-    killed = run("parent.py", place.target, str(folder), whose, moment)
+    killed = run("parent.py", place.target, str(folder), whose, moment, *how)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     async with place.open() as store:
         crashed = {info.id: tuple((await store.load(info.id)).history) for info in await store.list()}
 
-    ended = run("parent.py", place.target, str(folder), whose, "never")
+    ended = run("parent.py", place.target, str(folder), whose, "never", *how)
     assert ended.returncode == 0, ended.stderr
 
     assert json.loads(ended.stdout) == "All is done."

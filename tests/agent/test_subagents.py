@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ from alpineagents import (
     AlreadyDecidedError,
     ApprovalError,
     ConfigError,
+    FileStore,
     MemoryStore,
     Message,
     Request,
@@ -21,6 +23,7 @@ from alpineagents import (
     StoppedByCancel,
     StoppedByPermission,
     Store,
+    ToolCall,
     ToolContext,
     ToolDefinitionError,
     ToolFinished,
@@ -125,14 +128,24 @@ async def test_without_a_store_a_child_lives_in_memory() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_subagents_run_on_trio() -> None:
-    """In parallel, in memory."""
-    async with MemoryStore() as memory:
-        guide = Agent(FakeModel(lambda request: request.messages[-1].text), name="guide")
+@pytest.mark.parametrize("kind", ["memory", "files"])
+async def test_subagents_run_on_trio(kind: str, tmp_path: Path) -> None:
+    """In parallel, with an approval, and cancelled in the middle."""
+    async with MemoryStore() if kind == "memory" else FileStore(tmp_path / "runs") as there:
+        till = Till()
+        agent = Agent(head("5", "7"), tools=[till.clerk()], store=there)
+        assert await agent.run("Go", id="s") is None
+        for waiting in await there.approvals():
+            await there.approve("s", waiting.call_id, by="Ada")
+        assert await agent.resume("s") == "All done."
+        assert sorted(till.paid) == [5, 7]
 
-        await Agent(head("one", "two", to="guide"), tools=[guide], store=memory).run("Go", id="s")
-
-        assert results(await memory.load("s")) == ["one", "two"]
+        with anyio.move_on_after(0.2):
+            guide = Agent(FakeModel(lambda _request: anyio.sleep_forever()), name="guide")  # type: ignore[arg-type, return-value]
+            await Agent(head("go", to="guide"), tools=[guide], store=there).run("Go", id="t")
+        [child] = await children_of(there, "t")
+        await check_closed(there, child)
+        assert child.stopped == StoppedByCancel()
 
 
 async def test_a_run_started_in_a_tool_is_a_child(store: Store) -> None:
@@ -391,6 +404,29 @@ async def test_a_decision_that_comes_while_the_parent_works_is_taken_in(store: S
     assert decided.is_set()
     assert till.paid == [5]
     assert kinds(await store.load("s")).count("run_started") == 1
+
+
+async def test_two_children_whose_calls_have_one_id_are_told_apart(store: Store) -> None:
+    """A provider may give both the same; the id of the parent does not say which is meant, and the error names both."""
+    till = Till()
+
+    def respond(request: Request) -> Any:
+        done = any(message.tool_results for message in request.messages)
+        call = ToolCall(id="call_1", name="pay", args={"amount": int(request.messages[0].text)})
+        return "It is paid." if done else call
+
+    clerk = Agent(FakeModel(respond), tools=[till.pay], name="clerk")
+    agent = Agent(head("5", "7"), tools=[clerk], store=store)
+    await agent.run("Go", id="s" * 128)
+
+    five, seven = sorted(await store.approvals(), key=lambda each: str(each.args))
+    with pytest.raises(ApprovalError, match=f"name one: .*{five.state_id}"):
+        await store.approve("s" * 128, "call_1", by="Ada")
+    await store.approve(seven.state_id, "call_1", by="Ada")
+    await store.deny(five.state_id, "call_1", by="Ada", reason="no")
+
+    assert await agent.resume("s" * 128) == "All done."
+    assert till.paid == [7]
 
 
 async def test_a_call_of_nobody_is_no_call_of_a_child(store: Store) -> None:

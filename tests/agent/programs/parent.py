@@ -1,9 +1,9 @@
 """
-A process with an Agent that works for another one: `python parent.py TARGET FOLDER WHOSE MOMENT`.
+A process with an Agent that works for another one: `python parent.py TARGET FOLDER WHOSE MOMENT [tool]`.
 
 WHOSE: `parent` or `child`, the State in whose appends the moment is. MOMENT: as in `dying`, or `in NAME` and
 `behind NAME` for the effect of a tool of the child, `model N` for its N-th request, `never`. FOLDER keeps what the
-tools did, one line each.
+tools did, one line each. With `tool` the child's run is started by a tool.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import anyio
 from dying import Death, die_in
 from place import open_store
 
-from alpineagents import Agent, Message, Request, State, StateBusyError, StateNotFoundError, Store, tool
+from alpineagents import Agent, Message, Request, State, StateBusyError, StateNotFoundError, Store, ToolContext, tool
 from alpineagents.testing import FakeModel, tool_call
 
-target, folder, whose, moment = sys.argv[1:]
+target, folder, whose, moment, *how = sys.argv[1:]
 death = Death(moment)
 PATIENCE_SECONDS = 30.0
 
@@ -47,6 +47,12 @@ async def look() -> str:
     return "seen"
 
 
+@tool(idempotent=True)
+async def hire(prompt: str, context: ToolContext) -> Any:
+    """Have the clerk work."""
+    return await clerk.run(prompt, context=context)
+
+
 def work(request: Request) -> Any:
     """Do the child's work: look, pay, say so."""
     rounds = sum(bool(message.tool_calls) for message in request.messages)
@@ -57,14 +63,16 @@ def work(request: Request) -> Any:
 def lead(request: Request) -> Any:
     """Have the child work, and end."""
     asked = any(message.tool_calls for message in request.messages)
-    return "All is done." if asked else tool_call("clerk", prompt="Pay Ada")
+    return "All is done." if asked else tool_call("hire" if how else "clerk", prompt="Pay Ada")
+
+
+clerk = Agent(FakeModel(work), tools=[look, pay], name="clerk")
 
 
 async def main() -> None:
     store = open_store(target)
     die_in(store, death, lambda _landed: None, lambda key: (key.id == "s") == (whose == "parent"))
-    clerk = Agent(FakeModel(work), tools=[look, pay], name="clerk")
-    agent = Agent(FakeModel(lead), tools=[clerk], store=store, lease=0.5)
+    agent = Agent(FakeModel(lead), tools=[hire if how else clerk], store=store, lease=0.5)
     with anyio.fail_after(PATIENCE_SECONDS):
         while True:
             try:
