@@ -271,6 +271,7 @@ class Agent(Generic[OutputT]):
             Exception: as `run` does, at the end of the items.
 
         Example:
+            >>> import anyio
             >>> from alpineagents.testing import FakeModel
             >>> async def main():
             ...     async with Agent(FakeModel(["Good day."])).stream("Hello") as items:
@@ -358,6 +359,7 @@ class Agent(Generic[OutputT]):
             ModelError: there is no reply.
 
         Example:
+            >>> import anyio
             >>> from alpineagents.testing import FakeModel
             >>> async def main():
             ...     state = State(messages=[Message.user("The Matterhorn is 4,478 m high.")])
@@ -467,6 +469,7 @@ class Agent(Generic[OutputT]):
             ConfigError: the Agent has no `human`, or the question is empty.
 
         Example:
+            >>> import anyio
             >>> from alpineagents.testing import FakeHuman, FakeModel
             >>> agent = Agent(FakeModel([]), human=FakeHuman(answers=["the upper hut"]))
             >>> anyio.run(agent.ask_human, State(), "Which hut?")
