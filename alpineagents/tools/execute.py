@@ -232,9 +232,12 @@ async def _watched(
                 *(tool.name, seconds, context.call_id, context.state_id, _ending(settled)),
             )
             with suppress(anyio.RunFinishedError):
-                anyio.from_thread.run_sync(place.free, token=token)
-                if late is not None:
-                    anyio.from_thread.run_sync(late, _told_late(tool, settled, seconds), token=token)
+                # Told first: the call that waits for this place may be the last of the run.
+                try:
+                    if late is not None:
+                        anyio.from_thread.run_sync(late, _told_late(tool, settled, seconds), token=token)
+                finally:
+                    anyio.from_thread.run_sync(place.free, token=token)
         return settled
 
     return await _in_thread(watched)

@@ -72,15 +72,15 @@ async def test_waiting_for_a_place_does_not_count_for_the_timeout() -> None:
     """A call that takes less than its timeout is made, however long it waited."""
     state = State(messages=[Message.user("Go")])
 
-    @tool(max_concurrency=1, timeout=0.25)
+    @tool(max_concurrency=1, timeout=1.0)
     async def climb() -> str:
         """Climb."""
-        await anyio.sleep(0.1)
+        await anyio.sleep(0.15)
         return "up"
 
-    await Agent(asked(*[tool_call("climb") for _ in range(4)]), tools=[climb]).run(state)
+    await Agent(asked(*[tool_call("climb") for _ in range(8)]), tools=[climb]).run(state)
 
-    assert results(state) == ["up"] * 4
+    assert results(state) == ["up"] * 8
 
 
 async def test_a_thread_that_is_left_behind_keeps_its_place_and_its_result_comes_late() -> None:
