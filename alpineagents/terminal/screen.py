@@ -29,9 +29,10 @@ class Steady(io.TextIOBase):
         broken: whoever read it has left, or it was closed.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.broken = False
+    def __init__(self, stream: TextIO | None) -> None:
+        # None: a program without a console has no streams.
+        self._stream = io.StringIO() if stream is None else stream
+        self.broken = stream is None
 
     def write(self, text: str) -> int:
         """Write and flush; drop what cannot be written."""
@@ -79,7 +80,7 @@ class Screen:
         quiet: write nothing; None for nothing on a stream that is no terminal.
     """
 
-    def __init__(self, words: TextIO, lines: TextIO, *, quiet: bool | None) -> None:
+    def __init__(self, words: TextIO | None, lines: TextIO | None, *, quiet: bool | None) -> None:
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -254,6 +254,25 @@ def test_chat_talks_to_an_agent_of_ones_own(command: Command) -> None:
     assert {each.name for each in command.folder.iterdir()} - {"__pycache__"} == {"office.py", "runs"}
 
 
+def test_ctrl_c_at_a_question_of_a_chat_brings_the_prompt_back(command: Command) -> None:
+    """The call waits; Enter asks about it again."""
+    (command.folder / "office.py").write_text(OFFICE)
+    with command.at_terminal("chat", "--agent", "office:agent", "--store", "mine.db") as terminal:
+        terminal.read_until("> ")
+        terminal.type("Pay 5\n")
+        terminal.read_until("[a]lways here: ")
+        terminal.type("\x03")
+        terminal.read_until("stopped")
+        terminal.read_until("> ")
+        waiting = command.listed("mine.db")[0]["status"]
+        terminal.type("\n")
+        terminal.read_until("[a]lways here: ")
+        terminal.type("y\n")
+        terminal.read_until("It is paid.")
+
+    assert waiting == "waiting"
+
+
 def test_chat_with_a_pipe_leaves_an_approval_waiting(command: Command) -> None:
     """Nobody can be asked, so the call waits in the store, here in the one that --store names."""
     (command.folder / "office.py").write_text(OFFICE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import anyio
@@ -22,6 +21,7 @@ from alpineagents import (
     Usage,
     tool,
 )
+from alpineagents.approvals import pending_approvals
 from alpineagents.testing import FakeModel, tool_call
 
 
@@ -59,6 +59,23 @@ def loud() -> Terminal:
     return Terminal(quiet=False)
 
 
+async def decided_elsewhere(terminal: Terminal) -> object:
+    """Run, and let somebody else decide while the person is asked."""
+    store = SQLStore("bills.db")
+    said: list[object] = []
+    state = State(id="s", messages=[Message.user("Pay")])
+
+    async def run() -> None:
+        said.append(await agent(terminal, tool_call("pay", amount=5), "Paid.", store=store, lease=0.4).run(state))
+
+    async with store, anyio.create_task_group() as group:
+        group.start_soon(run)
+        while not (waiting := pending_approvals(state)) or state.unsaved:
+            await anyio.sleep(0.01)
+        await store.approve("s", waiting[0].call_id, by="Bob")
+    return said[0]
+
+
 def main(scene: str) -> None:
     """Play a scene."""
     terminal = Terminal(name="Ada")
@@ -93,7 +110,14 @@ def main(scene: str) -> None:
                 anyio.run(agent(terminal, tool_call("pay", amount=5), store=store).run, "Pay")
             finally:
                 print("waits:", [info.status for info in store.list_sync()])
-                print("threads:", sorted(each.name for each in threading.enumerate() if each.name.startswith("AnyIO")))
+        case "elsewhere":
+            print("ran:", anyio.run(decided_elsewhere, terminal))
+        case "streamless":
+            sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+            human = Terminal(quiet=False)
+            said = agent(human, "Good day.").run_sync("Hello")
+            sys.stdout = sys.__stdout__
+            print(said, human.at_hand)
         case "nobody":
             try:
                 agent(terminal, tool_call("pay", amount=5)).run_sync("Pay")

@@ -144,12 +144,11 @@ def test_always_asks_once(scene: Scene) -> None:
 
 
 def test_ctrl_c_at_a_question_leaves_the_call_waiting(scene: Scene) -> None:
-    """The program ends at once, no thread goes on reading, and another process may decide."""
+    """Another process may decide, and nothing that still reads keeps the program from ending."""
     with at_terminal(scene, "waiting") as terminal:
         terminal.read_until("[a]lways here: ")
         terminal.type("\x03")
         terminal.read_until("waits: ['waiting']")
-        terminal.read_until("threads: []")
 
         assert terminal.wait() != 0
 
@@ -182,3 +181,18 @@ def test_a_question_gets_the_line_that_is_typed(scene: Scene) -> None:
         terminal.read_until("got: the upper one")
 
         assert terminal.wait() == 0
+
+
+def test_a_decision_from_elsewhere_takes_the_question_back(scene: Scene) -> None:
+    """The run goes on by it, and the person sees who decided."""
+    with at_terminal(scene, "elsewhere") as terminal:
+        terminal.read_until("pay(amount=5) approved by Bob")
+        terminal.read_until("pay(amount=5) → ok: paid 5")
+        terminal.read_until("ran: Paid.")
+
+        assert terminal.wait() == 0
+
+
+def test_a_program_without_streams_runs(scene: Scene) -> None:
+    """Such as one that was started without a console."""
+    assert scene.run("streamless").stdout == "Good day. False\n"
