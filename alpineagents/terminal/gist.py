@@ -43,6 +43,10 @@ class Gists:
         """Return a call as code shows it, or its id where the call is not known."""
         return call_text(self._calls[call_id]) if call_id in self._calls else call_id
 
+    def forget(self, call_id: str) -> None:
+        """Drop a call that nothing will name any more."""
+        self._calls.pop(call_id, None)
+
     def of(self, event: Event) -> str:
         """Return what the Event says, in a line that may be long."""
         match event:

@@ -28,7 +28,7 @@ from alpineagents.events import (
 from alpineagents.models.base import Delta, Fallback, Retry
 from alpineagents.permissions import Allow, Deny
 from alpineagents.runner import Item
-from alpineagents.stopped import StoppedByCancel, StoppedByError, StoppedByFinish, StoppedByUntil, WaitingForApproval
+from alpineagents.stopped import StoppedByCancel, StoppedByError, StoppedByFinish, StoppedByUntil
 from alpineagents.terminal.gist import Gists
 from alpineagents.terminal.keyboard import forget_typed, is_at_hand, read_line
 from alpineagents.terminal.screen import Screen
@@ -76,7 +76,8 @@ class Terminal:
         self._asking = False
         self._gists = Gists()
         self._waiting: dict[str, str] = {}
-        self._usage = Usage()
+        # By run: an Agent and one that works for it may share a terminal.
+        self._usage: dict[str | None, Usage] = {}
         self._has_shown_reply = False
 
     def __repr__(self) -> str:
@@ -109,7 +110,6 @@ class Terminal:
             self._waiting = {}
             self._wait()
             self._screen.end_line()
-            self._usage = Usage()
 
     def _show_passing(self, item: Delta | Retry | Fallback | Progress) -> None:
         match item:
@@ -142,14 +142,14 @@ class Terminal:
                 self._waiting[MODEL] = f"asking {item.model}"
             case ModelReplied():
                 self._gists.of(item)
-                self._count(item.usage)
+                self._count(item.run_id, item.usage)
                 if not self._has_shown_reply:
                     self._screen.word(item.message.text)
                 self._screen.end_line()
             case ModelFailed():
-                self._count(item.usage)
+                self._count(item.run_id, item.usage)
             case ContextChanged(reason="compact"):
-                self._count(item.usage)
+                self._count(item.run_id, item.usage)
                 self._tell(self._gists.of(item))
             case ToolStarted():
                 self._waiting[item.call_id] = self._gists.of(item)
@@ -158,14 +158,15 @@ class Terminal:
             case ToolFinished():
                 self._waiting.pop(item.call_id, None)
                 self._tell(self._gists.of(item), style="dim" if item.outcome == "ok" else "red")
+                self._gists.forget(item.call_id)
             case ApprovalDecided() if item.by != self.name:
                 self._tell(self._gists.of(item))
             case RunStopped():
                 self._show_end(item)
 
-    def _count(self, usage: Usage | None) -> None:
+    def _count(self, run_id: str | None, usage: Usage | None) -> None:
         self._waiting.pop(MODEL, None)
-        self._usage = self._usage + (usage or Usage())
+        self._usage[run_id] = self._usage.get(run_id, Usage()) + (usage or Usage())
 
     def _show_end(self, item: RunStopped) -> None:
         stopped = item.stopped
@@ -173,10 +174,9 @@ class Terminal:
         said = isinstance(stopped, (StoppedByError, StoppedByUntil, StoppedByFinish))
         if not said and not (isinstance(stopped, StoppedByCancel) and not stopped.by):
             self._screen.line(str(stopped), "yellow")
-        if not isinstance(stopped, WaitingForApproval):
-            self._gists = Gists()
-        if self._usage.total_tokens or self._usage.cost_usd:
-            self._screen.line(usage_text(self._usage))
+        usage = self._usage.pop(item.run_id, Usage())
+        if usage.total_tokens or usage.cost_usd:
+            self._screen.line(usage_text(usage))
 
     def _tell(self, gist: str, end: str = "", style: str = "dim") -> None:
         self._wait()  # a call that has ended is waited for no longer

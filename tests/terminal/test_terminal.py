@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from alpineagents import Agent, Terminal, tool
+from alpineagents.testing import FakeModel, tool_call
 from tests.cli.conftest import TIMEOUT, Command
 from tests.cli.conftest import Terminal as Pty
 
@@ -196,3 +198,20 @@ def test_a_decision_from_elsewhere_takes_the_question_back(scene: Scene) -> None
 def test_a_program_without_streams_runs(scene: Scene) -> None:
     """Such as one that was started without a console."""
     assert scene.run("streamless").stdout == "Good day. False\n"
+
+
+async def test_the_end_of_one_run_leaves_what_another_took(capsys: pytest.CaptureFixture[str]) -> None:
+    """An Agent and one that works for it may share a terminal: each end tells of its own run, and calls keep names."""
+    terminal = Terminal(quiet=False)
+
+    @tool
+    async def delegate() -> str:
+        """Let another Agent work."""
+        await Agent(FakeModel(["Inner."]), reporter=terminal).run("Go")
+        return "done"
+
+    await Agent(FakeModel([tool_call("delegate"), "Outer."]), tools=[delegate], reporter=terminal).run("Go")
+
+    begun, inner, ended, outer = capsys.readouterr().err.splitlines()
+    assert (begun, ended) == ("  delegate() …", "  delegate() → ok: done")
+    assert 0 < int(inner.split()[0]) < int(outer.split()[0])
