@@ -59,6 +59,7 @@ from alpineagents.events import (
 from alpineagents.human import Human
 from alpineagents.loop import Loop, compact_if_full, default_loop, loop
 from alpineagents.messages import (
+    FailedModel,
     Image,
     Message,
     OutputSpec,
@@ -116,6 +117,7 @@ __all__ = [
     "Event",
     "EventFormatError",
     "EventOrderError",
+    "FailedModel",
     "Fallback",
     "FallbackModel",
     "FileStore",

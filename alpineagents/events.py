@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from alpineagents.messages import Image, Message, Outcome, TextBlock
+from alpineagents.messages import FailedModel, Image, Message, Outcome, TextBlock
 from alpineagents.patch import PatchOp
 from alpineagents.stopped import Stopped
 from alpineagents.usage import Usage
@@ -109,6 +109,9 @@ class ModelReplied(_Event):
 
     Attributes:
         model: who replied, as the provider names it.
+        by: name of the Model that replied, where it is one of several, such as those of a `FallbackModel`; "" where
+            there is one.
+        failures: the Models that were asked before it.
     """
 
     kind: Literal["model_replied"] = "model_replied"
@@ -116,6 +119,8 @@ class ModelReplied(_Event):
     usage: Usage = Usage()
     stop_reason: str = "end_turn"
     model: str = ""
+    by: Text = Field(default="", exclude_if=_is_default)
+    failures: tuple[FailedModel, ...] = Field(default=(), exclude_if=_is_default)
 
 
 class ModelFailed(_Event):
@@ -127,6 +132,8 @@ class ModelFailed(_Event):
         error: name of the exception's class.
         message: its text, cut at 2,000 characters.
         partial: what a person had seen of the reply.
+        by: name of the Model that was asked last, where it is one of several; "" where there is one, or the first was.
+        failures: the Models that were asked before it.
     """
 
     kind: Literal["model_failed"] = "model_failed"
@@ -135,6 +142,8 @@ class ModelFailed(_Event):
     message: Text = ""
     partial: Text = ""
     usage: Usage = Usage()
+    by: Text = Field(default="", exclude_if=_is_default)
+    failures: tuple[FailedModel, ...] = Field(default=(), exclude_if=_is_default)
 
 
 class ToolStarted(_Event):

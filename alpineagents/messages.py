@@ -276,6 +276,21 @@ class Request(_Fact):
     output: OutputSpec | None = None
 
 
+class FailedModel(_Fact):
+    """
+    A Model that was asked first and failed, so that another one was asked.
+
+    Attributes:
+        name: as the Model has it.
+        error: name of the exception's class.
+        message: its text.
+    """
+
+    name: Text
+    error: str
+    message: Text = ""
+
+
 class Reply(_Fact):
     """
     What a Model gives back.
@@ -285,9 +300,13 @@ class Reply(_Fact):
         usage: what it took.
         stop_reason: `end_turn`, `tool_use`, `max_tokens`, `refusal`, or the provider's own word.
         model: who replied, as the provider names it.
+        by: name of the Model that replied, where it is one of several behind the one that was asked.
+        failures: the Models that were asked before it.
     """
 
     message: Message
     usage: Usage = Usage()
     stop_reason: str = "end_turn"
     model: str = ""
+    by: Text = ""
+    failures: tuple[FailedModel, ...] = ()

@@ -58,7 +58,13 @@ async def ask_model(agent: Agent[Any], run: Run) -> Reply:
         reply = await _ask(agent, run, request)
     reply = reply.model_copy(update={"message": run.state.with_unique_ids(reply.message)})
     await run.journal.record(
-        ModelReplied, message=reply.message, usage=reply.usage, stop_reason=reply.stop_reason, model=reply.model
+        ModelReplied,
+        message=reply.message,
+        usage=reply.usage,
+        stop_reason=reply.stop_reason,
+        model=reply.model,
+        by=reply.by,
+        failures=reply.failures,
     )
     return reply
 
@@ -126,6 +132,8 @@ async def _ask(agent: Agent[Any], run: Run, request: Callable[[], Request], *, a
             message="the run was cancelled" if cancelled else said(error),
             partial="" if aside else "".join(tally.shown),
             usage=tally.spent(error),
+            by=tally.by,
+            failures=tally.failures,
         )
         raise
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
-from alpineagents.messages import Reply, Request
+from alpineagents.messages import FailedModel, Reply, Request
 from alpineagents.usage import Usage
 
 
@@ -58,6 +58,7 @@ class Fallback(BaseModel):
         model: name of the one that is asked now.
         error: why the last one failed.
         usage: what its last attempt took.
+        failed: the one that failed.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -66,6 +67,7 @@ class Fallback(BaseModel):
     model: str
     error: str
     usage: Usage
+    failed: FailedModel
 
 
 Emitted = Delta | Retry | Fallback

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
-from alpineagents.errors import ConfigError, ModelError, ProviderError, RateLimitError
-from alpineagents.messages import Reply, Request
+from alpineagents.errors import ConfigError, ModelError, ProviderError, RateLimitError, said
+from alpineagents.messages import FailedModel, Reply, Request
 from alpineagents.models.base import Emit, Fallback, Model, window_of
 from alpineagents.models.resolve import resolve_model
 from alpineagents.models.tally import Tally, spent
@@ -66,7 +66,7 @@ class FallbackModel:
 
     async def respond(self, request: Request, *, emit: Emit | None = None) -> Reply:
         """
-        Answer a request; `Reply.model` says who did.
+        Answer a request; `Reply.by` names the Model that did, and `Reply.failures` those before it.
 
         Args:
             emit: called with each part of the reply, and with a `Fallback` when the next model is asked.
@@ -75,7 +75,6 @@ class FallbackModel:
             ModelError: the last model failed, or one for a reason that will not pass.
         """
         tally = Tally(emit)
-        failed: list[tuple[Model, ModelError]] = []
         for model, after in zip(self._models, (*self._models[1:], None), strict=True):
             # What is in the tally by now is of the models before; this one counts its own attempts in its reply.
             before = tally.usage
@@ -83,13 +82,13 @@ class FallbackModel:
                 reply = await model.respond(request, emit=tally)
             except ModelError as error:
                 if after is None or tally.started or not _may_pass(error):
-                    for other, earlier in failed:
-                        error.add_note(f"before it, {other.name!r} failed: {earlier}")
+                    for earlier in tally.failures:
+                        error.add_note(f"before it, {earlier.name!r} failed: {earlier.message}")
                     raise
-                failed.append((model, error))
-                tally(Fallback(model=after.name, error=str(error), usage=spent(error)))
+                failed = FailedModel(name=model.name, error=type(error).__name__, message=said(error))
+                tally(Fallback(model=after.name, error=str(error), usage=spent(error), failed=failed))
             else:
-                return _named(reply, model, before)
+                return _named(reply, model, before, tally.failures)
         raise AssertionError("the last model returns or raises")
 
     async def aclose(self) -> None:
@@ -106,5 +105,13 @@ def _may_pass(error: ModelError) -> bool:
     return isinstance(error, ProviderError) and passing
 
 
-def _named(reply: Reply, model: Model, before: Usage) -> Reply:
-    return reply.model_copy(update={"model": reply.model or model.name, "usage": before + reply.usage})
+def _named(reply: Reply, model: Model, before: Usage, failures: tuple[FailedModel, ...]) -> Reply:
+    # One that is a FallbackModel itself has said who replied, and handed on who failed.
+    return reply.model_copy(
+        update={
+            "model": reply.model or model.name,
+            "by": reply.by or model.name,
+            "failures": failures,
+            "usage": before + reply.usage,
+        }
+    )

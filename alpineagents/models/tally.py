@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from alpineagents.errors import ModelError
-from alpineagents.models.base import Delta, Emit, Emitted, Retry
+from alpineagents.messages import FailedModel
+from alpineagents.models.base import Delta, Emit, Emitted, Fallback, Retry
 from alpineagents.usage import Usage
 
 
@@ -17,6 +18,8 @@ class Tally:
         usage: what the attempts took that are over, the last one left out unless it was cancelled.
         shown: the text that a person has seen of the attempt that goes on.
         started: whether any part of that attempt was shown.
+        by: name of the Model that was asked last, "" where that is the first.
+        failures: the Models that were asked before it.
     """
 
     _next_at = 0.0
@@ -27,6 +30,8 @@ class Tally:
         self.usage = Usage()
         self.shown: list[str] = []
         self.started = False
+        self.by = ""
+        self.failures: tuple[FailedModel, ...] = ()
 
     def __call__(self, item: Emitted) -> None:
         """Take an item in and hand it on."""
@@ -37,6 +42,8 @@ class Tally:
         else:
             self.usage += item.usage
             self._is_over = False
+            if isinstance(item, Fallback):
+                self.by, self.failures = item.model, (*self.failures, item.failed)
             self._next_at = time.monotonic() + (item.wait_seconds if isinstance(item, Retry) else 0.0)
             self.shown.clear()
             self.started = False

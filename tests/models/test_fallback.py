@@ -124,6 +124,45 @@ async def test_the_last_error_names_the_ones_before_it() -> None:
     assert raised.value.__notes__ == ["before it, 'a' failed: no power"]
 
 
+async def test_the_history_has_who_replied_and_who_failed() -> None:
+    """Both are found by the names of the Models, whatever the servers call themselves; a nested choice names all."""
+    down = [FakeModel([ProviderError("no power")], name="a"), FakeModel([RateLimitError("slow")], name="b")]
+    model = FallbackModel([FallbackModel(down), FakeModel(["Hi"], name="c")])
+    state = State(messages=[Message.user("Hello")])
+
+    await Agent(model).run(state)
+
+    (replied,) = [event for event in state.history if event.kind == "model_replied"]
+    assert replied.by == "c"
+    assert [(failed.name, failed.error, failed.message) for failed in replied.failures] == [
+        ("a", "ProviderError", "no power"),
+        ("a | b", "RateLimitError", "slow"),
+    ]
+
+
+async def test_the_history_has_who_failed_where_all_do() -> None:
+    """Without a reply, the failure names the Model that was asked last and the ones before it."""
+    down = [FakeModel([ProviderError("no power")], name="a"), FakeModel([ProviderError("no wire")], name="b")]
+    state = State(messages=[Message.user("Hello")])
+
+    with pytest.raises(ProviderError):
+        await Agent(FallbackModel(down)).run(state)
+
+    (failed,) = [event for event in state.history if event.kind == "model_failed"]
+    assert (failed.by, failed.message) == ("b", "no wire")
+    assert [earlier.name for earlier in failed.failures] == ["a"]
+
+
+async def test_one_model_alone_leaves_no_trace_of_a_choice() -> None:
+    """Events of an ordinary Model are stored as before, without fields about others."""
+    state = State(messages=[Message.user("Hello")])
+
+    await Agent(FakeModel(["Hi"])).run(state)
+
+    (replied,) = [event for event in state.history if event.kind == "model_replied"]
+    assert not {"by", "failures"} & replied.model_dump().keys()
+
+
 async def test_all_attempts_are_counted_once(serve: Serve) -> None:
     """Failed attempts of each model, its retries and the reply are in the sum."""
     first = model_at(serve(status(500), begins()), max_retries=1)
