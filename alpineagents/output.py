@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -104,10 +106,18 @@ class Shape(Generic[T]):
 
     def _checked(self, value: JsonValue, text: str) -> T:
         try:
-            # From JSON and not from Python, so that a list may be a tuple or a set.
-            return self._adapter.validate_json(json.dumps(value))
+            return self._validated(value)
         except ValidationError as error:
+            # Strict modes require each property, and say null for one that is left out.
+            without = copy.deepcopy(value)
+            if _leave_out_nulls(without, error):
+                with suppress(ValidationError):
+                    return self._validated(without)
             raise self._wrong(findings(error, value, self.spec.json_schema), text) from None
+
+    def _validated(self, value: JsonValue) -> T:
+        # From JSON and not from Python, so that a list may be a tuple or a set.
+        return self._adapter.validate_json(json.dumps(value))
 
     def _wrong(self, lines: str, text: str) -> OutputError:
         return OutputError(
@@ -116,6 +126,26 @@ class Shape(Generic[T]):
             f"{json.dumps(self.spec.json_schema, ensure_ascii=False)}",
             text,
         )
+
+
+def _leave_out_nulls(value: JsonValue, error: ValidationError) -> bool:
+    """Take the properties out of a value that are null and may not be; tell whether there are any."""
+    found = False
+    for problem in error.errors(include_url=False, include_context=False):
+        if problem["input"] is not None:
+            continue
+        inside: JsonValue = value
+        for part in problem["loc"]:
+            # The place also names the options of unions, which are no part of the value.
+            if isinstance(inside, dict) and isinstance(part, str) and part in inside:
+                if inside[part] is None:
+                    del inside[part]
+                    found = True
+                    break
+                inside = inside[part]
+            elif isinstance(inside, list) and isinstance(part, int) and part < len(inside):
+                inside = inside[part]
+    return found
 
 
 def _refuse(constant: str) -> None:

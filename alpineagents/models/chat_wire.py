@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from alpineagents.messages import Image, Message, RawBlock, Request, TextBlock, ToolCall, ToolResultBlock
-from alpineagents.models.strict import is_strict
+from alpineagents.models.strict import OPENAI, strict
 
 Wire = dict[str, Any]
 
@@ -46,10 +46,15 @@ def to_wire(request: Request, *, provider: str = "") -> Wire:
             for tool in request.tools
         ]
     if request.output is not None:
-        schema = request.output.json_schema
-        shape = {"name": request.output.name, "schema": schema, "strict": is_strict(schema)}
+        shape = {"name": request.output.name, **held(request.output.json_schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": shape}
     return body
+
+
+def held(json_schema: Wire) -> Wire:
+    """Return a schema as a model is held to it, or else as a wish."""
+    schema = strict(json_schema, OPENAI)
+    return {"schema": json_schema, "strict": False} if schema is None else {"schema": schema, "strict": True}
 
 
 def _assistant(message: Message, provider: str) -> Wire:

@@ -30,7 +30,7 @@ from alpineagents.messages import (
     ToolResultBlock,
     ToolSpec,
 )
-from alpineagents.models.strict import is_strict
+from alpineagents.models.strict import CLAUDE, strict
 
 Wire = dict[str, Any]
 
@@ -39,8 +39,6 @@ PROVIDER = "anthropic"
 
 THINKING = ("thinking", "redacted_thinking")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-# Beyond what OpenAI refuses too; a reference is left in a schema only where it is recursive.
-_UNHELD = ("$ref", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems")
 _GO_ON = "(Go on.)"
 _BEGINNING = "(The conversation begins with words of the assistant.)"
 _NAME_LENGTH = 64
@@ -81,9 +79,10 @@ def shape_of(output: OutputSpec, *, is_held: bool) -> tuple[Wire, list[Wire]]:
     Args:
         is_held: whether the API holds this model's answers to a schema, where it takes the schema.
     """
+    held = strict(output.json_schema, CLAUDE) if is_held else None
+    if held is not None:
+        return {"format": {"type": "json_schema", "schema": held}}, []
     schema = json.dumps(output.json_schema, ensure_ascii=False)
-    if is_held and is_strict(output.json_schema) and not any(f'"{word}"' in schema for word in _UNHELD):
-        return {"format": {"type": "json_schema", "schema": output.json_schema}}, []
     return {}, [_text(f"Answer with JSON and nothing else. It has to fit this schema:\n{schema}")]
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from alpineagents.messages import Image, Message, RawBlock, Request, TextBlock, ToolCall, ToolResultBlock
-from alpineagents.models.chat_wire import arguments, sent_id, sent_name
-from alpineagents.models.strict import is_strict
+from alpineagents.models.chat_wire import arguments, held, sent_id, sent_name
 
 Wire = dict[str, Any]
 
@@ -50,8 +49,7 @@ def to_wire(request: Request, *, provider: str = "") -> Wire:
             for tool in request.tools
         ]
     if request.output is not None:
-        schema = request.output.json_schema
-        shape = {"type": "json_schema", "name": request.output.name, "schema": schema, "strict": is_strict(schema)}
+        shape = {"type": "json_schema", "name": request.output.name, **held(request.output.json_schema)}
         body["text"] = {"format": shape}
     return body
 
