@@ -54,8 +54,8 @@ class Anthropic:
         headers: more headers for each request; their values are shown nowhere.
         base_url: address of the API; otherwise `ANTHROPIC_BASE_URL`, or Anthropic's own.
         api_key: otherwise `ANTHROPIC_API_KEY`; `""` for none. Anthropic's own API needs one.
-        timeout: seconds that the server may send nothing, before a stalled reply counts as failed; otherwise 300,
-            or what `http_client` says.
+        timeout: seconds that the server may send nothing of the reply, before it counts as stalled; otherwise 300, or
+            what `http_client` says, and 600 where pings or comments show that the server is alive.
         max_retries: how often a request is sent again after a failed connection, a 408, 409, 429 or 5xx, as long as
             no part of a reply has come. `Retry-After` is obeyed.
         retry_seconds: no attempt begins later than this after the first one began; otherwise 60.

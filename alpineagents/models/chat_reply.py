@@ -148,6 +148,11 @@ class ReplyReader:
         return self._is_done or self._finish_reason is not None
 
     @property
+    def over(self) -> bool:
+        """Whether nothing that counts can follow."""
+        return self._is_done or (self._finish_reason is not None and bool(self._usage))
+
+    @property
     def complete(self) -> bool:
         """Whether it is a whole reply: a reason for its end came, or else the end mark after something was said."""
         if self._finish_reason is not None:

@@ -98,6 +98,13 @@ class Failures:
         )
         return AttemptError(ProviderError(text, request_id=self.request_id(headers)), again=False)
 
+    def stalled(self, seconds: float, headers: Mapping[str, str]) -> AttemptError:
+        """Translate a stream of which nothing but signs of life came for too long."""
+        text = (
+            f"{self._base_url} sent nothing of the reply for {seconds:g} s. If the model needs longer, give timeout=…"
+        )
+        return AttemptError(ProviderError(text, request_id=self.request_id(headers)), again=True)
+
     def incomplete(self, headers: Mapping[str, str]) -> AttemptError:
         """Translate a stream that ended too early."""
         text = (

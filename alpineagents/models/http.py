@@ -4,8 +4,8 @@ The HTTP door to every model API: deadlines, retries, and the way from a status 
     Endpoint.stream ──POST JSON──> server ──SSE events──> EventReader, made anew for each attempt
     Endpoint.ask ──POST JSON──> server ──JSON object──>
 
-Only this module and `pool` import httpx, so that a change of client changes no other. The stream is read as the
-WHATWG HTML standard says ("Server-sent events", 2024), with the end mark `[DONE]` of the Chat Completions format.
+Only this module, `pool` and `bodies` import httpx, so that a change of client changes no other. The stream is read as
+the WHATWG HTML standard says ("Server-sent events", 2024), with the end mark `[DONE]` of the Chat Completions format.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from pydantic import JsonValue, SecretStr
 
 from alpineagents.errors import AuthError, ConfigError, ModelError, ProviderError
 from alpineagents.models.base import Emit
+from alpineagents.models.bodies import as_stream, media_type, read_some
 from alpineagents.models.failures import AttemptError, Failures, says_error
 from alpineagents.models.pool import Pool
-from alpineagents.models.reading import EventReader
+from alpineagents.models.reading import EventReader, is_keep_alive
 from alpineagents.models.retries import Retries
 from alpineagents.models.secrets import SECRET_LENGTH
 from alpineagents.models.sending import own_headers, to_bytes
@@ -37,10 +38,12 @@ READ_SECONDS = 300.0
 CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 60.0
 POOL_SECONDS = 60.0
+STALL_SECONDS = 600.0
+"""How long a server may only say that it is alive; that of the official clients for a whole request."""
 TAIL_SECONDS = 5.0
-"""How long to wait, once the answer is complete, for what may follow it: the usage, and the end of the stream."""
-_ERROR_BODY_BYTES = 64 * 1024
-_ERROR_BODY_SECONDS = 10.0
+"""How long to wait, once the answer is complete, for the usage, which may follow it."""
+END_SECONDS = 0.25
+"""How long to wait for the end of a stream that says nothing more, so that its connection can be used again."""
 
 
 _Reader = TypeVar("_Reader", bound=EventReader)
@@ -57,7 +60,8 @@ class Endpoint:
         key_hint: where the key comes from, for errors.
         key_header: a header that takes the key as it is, where the API wants no bearer token.
         headers: sent with each request, before all others; their values are shown nowhere.
-        timeout: seconds that the server may send nothing; None for READ_SECONDS, or what `http_client` says.
+        timeout: seconds that the server may send nothing of the reply; None for READ_SECONDS without a sign of life, or
+            what `http_client` says, and STALL_SECONDS with nothing else.
         max_retries: how often a failed request is sent again.
         retry_seconds: no attempt begins later than this after the first one began; None for a minute.
         retry_streams: whether a request is sent again although a part of its reply has come.
@@ -94,6 +98,7 @@ class Endpoint:
             own[name] = value
         self._headers = {name: SecretStr(value) for name, value in own.items()}
         self._timeout = _timeout(timeout, has_own=http_client is not None)
+        self._stall_seconds = STALL_SECONDS if timeout is None else float(timeout)
         self._retries = Retries(max_retries, retry_seconds)
         self._retry_streams = retry_streams
         self._pool = Pool(http_client)
@@ -196,7 +201,7 @@ class Endpoint:
         client = await self._pool.client()
         try:
             async with client.stream("POST", **sending) as response:
-                body = await _read_some(response)
+                body = await read_some(response)
         except httpx.RequestError as error:
             raise self._unreached(error, {}) from self._cause(error)
         if response.status_code != 200:
@@ -213,13 +218,14 @@ class Endpoint:
             async with httpx_sse.aconnect_sse(client, "POST", **sending) as source:
                 response = source.response
                 headers = response.headers
-                media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+                kind = media_type(response)
                 if response.status_code != 200:
-                    body = await _read_some(response)
+                    body = await read_some(response)
                     raise self._failures.refused(response.status_code, response.reason_phrase, body, headers)
-                if media_type != "text/event-stream":
-                    raise self._failures.no_stream(media_type, await _read_some(response), headers)
-                await self._read_events(source, reader)
+                response, is_stream = await as_stream(response)
+                if not is_stream:
+                    raise self._failures.no_stream(kind, await read_some(response), headers)
+                await self._read_events(response, headers, reader)
         except httpx.RequestError as error:
             if not reader.complete:
                 raise self._unreached(error, headers) from self._cause(error)
@@ -230,31 +236,38 @@ class Endpoint:
             request.headers[name] = value.get_secret_value()
         return request
 
-    async def _read_events(self, source: httpx_sse.EventSource, reader: EventReader) -> None:
-        events = source.aiter_sse()
+    async def _read_events(self, response: httpx.Response, headers: Mapping[str, str], reader: EventReader) -> None:
+        events = httpx_sse.EventSource(response).aiter_sse()
         is_done = False
-        with anyio.CancelScope() as tail:
+        with anyio.CancelScope(deadline=anyio.current_time() + self._stall_seconds) as scope:
             try:
                 async for event in events:
-                    if is_done:
+                    if is_done or not event.data.strip():
                         continue  # Read to the end, so that the connection can be used again.
                     is_done = event.data.strip() == "[DONE]"
+                    is_of_the_reply = is_done or self._take(event.data, reader, headers)
                     if is_done:
                         reader.done()
-                    elif event.data.strip():
-                        self._take(event.data, reader, source.response.headers)
-                    if (is_done or reader.ended) and tail.deadline == math.inf:
-                        tail.deadline = anyio.current_time() + TAIL_SECONDS
+                    now = anyio.current_time()
+                    if is_done or reader.ended:
+                        seconds = END_SECONDS if is_done or reader.over else TAIL_SECONDS
+                        scope.deadline = min(scope.deadline, now + seconds)
+                    elif is_of_the_reply:
+                        scope.deadline = now + self._stall_seconds
             finally:
                 await _unwind(events)
-        if not reader.complete:
-            raise self._failures.incomplete(source.response.headers)
+        if reader.complete:
+            return
+        if scope.cancelled_caught and not reader.ended:
+            raise self._failures.stalled(self._stall_seconds, headers)
+        raise self._failures.incomplete(headers)
 
-    def _take(self, data: str, reader: EventReader, headers: Mapping[str, str]) -> None:
+    def _take(self, data: str, reader: EventReader, headers: Mapping[str, str]) -> bool:
         event = self._decode(data, headers)
         reader.read(event)  # Also one that says what went wrong: it may say what the request took.
         if says_error(event):
             raise self._failures.broken_off(event, headers)
+        return not is_keep_alive(event)
 
     def _decode(self, data: str, headers: Mapping[str, str]) -> dict[str, JsonValue]:
         try:
@@ -270,7 +283,7 @@ class Endpoint:
         reason = self._failures.scrub(str(error), 200) or type(error).__name__
         if isinstance(error, httpx.ReadTimeout):
             seconds = f"{read:g} s" if read is not None else "too long"
-            text = f"{self.base_url} sent nothing for {seconds}. If the model needs longer, give a longer timeout=…"
+            text = f"{self.base_url} sent nothing of the reply for {seconds}. If the model needs longer, give timeout=…"
         elif isinstance(error, httpx.PoolTimeout):
             text = "the http_client had no free connection; give it more: httpx.Limits(max_connections=None)"
         elif isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
@@ -298,19 +311,6 @@ async def _unwind(events: AsyncGenerator[httpx_sse.ServerSentEvent, None]) -> No
                 pass
         except (httpx.HTTPError, httpx.StreamError):
             pass
-
-
-async def _read_some(response: httpx.Response) -> str:
-    body = bytearray()
-    with anyio.move_on_after(_ERROR_BODY_SECONDS) as scope:
-        try:
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > _ERROR_BODY_BYTES:
-                    scope.cancel()
-        except httpx.HTTPError:
-            pass  # The status is known; a body that breaks off takes nothing from it.
-    return body[:_ERROR_BODY_BYTES].decode("utf-8", "replace")
 
 
 def _parse(base_url: str) -> httpx.URL:

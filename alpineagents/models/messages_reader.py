@@ -109,6 +109,11 @@ class MessageReader:
         return self._stopped
 
     @property
+    def over(self) -> bool:
+        """Whether nothing that counts can follow."""
+        return self._stopped
+
+    @property
     def complete(self) -> bool:
         """Whether it is a whole reply: `message_stop` came."""
         return self.began and self._stopped

@@ -21,8 +21,8 @@ class OpenAICompatible(OpenAIModel):
         model: as the server names it.
         base_url: address of the API, which mostly ends in `/v1`; otherwise `OPENAI_BASE_URL`, or OpenAI's own.
         api_key: otherwise taken from the variable `key_variable`; `""` for none. OpenAI's own API needs one.
-        timeout: seconds that the server may send nothing, before a stalled reply counts as failed; otherwise 300,
-            or what `http_client` says.
+        timeout: seconds that the server may send nothing of the reply, before it counts as stalled; otherwise 300, or
+            what `http_client` says, and 600 where pings or comments show that the server is alive.
         max_retries: how often a request is sent again after a failed connection, a 408, 409, 429 or 5xx, as long as
             no part of a reply has come. `Retry-After` is obeyed.
         retry_seconds: no attempt begins later than this after the first one began; otherwise 60.

@@ -27,6 +27,11 @@ class EventReader(Protocol):
         ...
 
     @property
+    def over(self) -> bool:
+        """Whether nothing that counts can follow, not even the usage."""
+        ...
+
+    @property
     def complete(self) -> bool:
         """Whether what came is a whole reply."""
         ...
@@ -61,6 +66,27 @@ class ReplyReader(EventReader, Protocol):
             model: who replied, where the server does not say.
         """
         ...
+
+
+def is_keep_alive(event: dict[str, JsonValue]) -> bool:
+    """
+    Tell whether an event only says that the server is alive, in any format.
+
+    Example:
+        >>> is_keep_alive({"type": "ping"}), is_keep_alive({"choices": []}), is_keep_alive({"type": "message_stop"})
+        (True, True, False)
+    """
+    if event.get("type") in ("ping", "keepalive"):
+        return True
+    choices = event.get("choices")
+    return isinstance(choices, list) and not event.get("usage") and all(map(_says_nothing, choices))
+
+
+def _says_nothing(choice: JsonValue) -> bool:
+    if not isinstance(choice, dict) or choice.get("finish_reason"):
+        return False
+    delta = choice.get("delta")
+    return not (delta and isinstance(delta, dict) and any(value for name, value in delta.items() if name != "role"))
 
 
 def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:

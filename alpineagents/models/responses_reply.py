@@ -58,6 +58,11 @@ class ReplyReader:
         return self._response is not None
 
     @property
+    def over(self) -> bool:
+        """Whether nothing that counts can follow."""
+        return self._response is not None
+
+    @property
     def complete(self) -> bool:
         """Whether it is a whole reply; only the last event says so."""
         return self._response is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from tests.models.conftest import Serve
 from tests.servers.openai_server import (
     DONE,
     Answer,
+    Repeat,
     Step,
     begins,
     chunk,
@@ -123,7 +125,61 @@ async def test_a_stalled_stream_fails_within_the_timeout(serve: Serve) -> None:
         error = await refusal(server, ProviderError, timeout=0.2)
 
     assert server.stalled.is_set()
-    assert "sent nothing for 0.2 s" in str(error)
+    assert "sent nothing of the reply for 0.2 s" in str(error)
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [b": ping\n\n", event({"type": "ping"}), event({"choices": []}), event(chunk({"content": ""}))],
+    ids=["comment", "ping", "no choice", "empty delta"],
+)
+async def test_signs_of_life_are_no_part_of_the_reply(serve: Serve, sign: bytes) -> None:
+    """A server that only says that it is alive is given up like a silent one."""
+    server = serve(begins("The sum").then(Repeat(sign)))
+
+    with anyio.fail_after(10):
+        error = await refusal(server, ProviderError, timeout=0.4)
+
+    assert "sent nothing of the reply for 0.4 s" in str(error)
+
+
+async def test_signs_of_life_are_waited_for_longer_unless_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a timeout of the caller's own, a server that shows that it is alive has longer than a silent one."""
+    monkeypatch.setattr(http, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(http, "STALL_SECONDS", 0.8)
+    server = serve(begins("The sum").then(Repeat(b": ping\n\n")))
+
+    with anyio.fail_after(10):
+        error = await refusal(server, ProviderError)
+
+    assert "sent nothing of the reply for 0.8 s" in str(error)
+
+
+@pytest.mark.parametrize("wait", [says("Hi"), says("Hi").then(event("[DONE]"))])
+async def test_a_server_that_does_not_hang_up_delays_nothing(serve: Serve, wait: Answer) -> None:
+    """Behind the end mark nothing can follow, so the reply is there at once."""
+    server = serve(wait.then(Step.STALL))
+
+    with anyio.fail_after(http.TAIL_SECONDS / 2):
+        assert (await respond(model_at(server))).message.text == "Hi"
+
+
+@pytest.mark.parametrize("kind", ["Text/Event-Stream", "TEXT/EVENT-STREAM; charset=latin-1", "text/plain", ""])
+async def test_a_stream_is_known_whatever_its_type_says(serve: Serve, kind: str) -> None:
+    """Small and large letters are one in a type, and servers that give another one, or none, are read too."""
+    answer = replace(says("Höhe"), content_type=kind)
+
+    assert (await respond(model_at(serve(answer)))).message.text == "Höhe"
+    assert (await respond(model_at(serve(replace(answer, steps=(b": hi\n\n", *answer.steps)))))).message.text == "Höhe"
+
+
+@pytest.mark.parametrize("body", [b"", b"upstream is down: try later", b'{"error": {"message": "no"}}'])
+async def test_what_does_not_begin_as_a_stream_is_none(serve: Serve, body: bytes) -> None:
+    """Its words are in the error, from their beginning on."""
+    error = await refusal(serve(Answer((body,) if body else (), content_type="text/plain")), ProviderError)
+
+    assert "'text/plain' where an event stream" in str(error)
+    assert body == b"" or body.decode()[-10:-4] in str(error) or "'no'" in str(error)
 
 
 async def test_slow_headers_fail_within_the_timeout(serve: Serve) -> None:

@@ -42,6 +42,13 @@ class Step(enum.Enum):
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """These bytes, again and again, until the client has gone or the server is released."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Answer:
     """
     What the server does with one request.
@@ -52,14 +59,14 @@ class Answer:
         reason: the words beside the status; otherwise the usual ones.
     """
 
-    steps: tuple[bytes | Step, ...] = ()
+    steps: tuple[bytes | Step | Repeat, ...] = ()
     status: int = 200
     content_type: str = "text/event-stream"
     headers: dict[str, str] = field(default_factory=dict)
     before_headers: Step | None = None
     reason: str | None = None
 
-    def then(self, *steps: bytes | Step) -> Answer:
+    def then(self, *steps: bytes | Step | Repeat) -> Answer:
         """Return the same with more steps."""
         return replace(self, steps=self.steps + steps)
 
@@ -210,6 +217,10 @@ class OpenAIServer:
         """Let everything go on that stalls, now and later."""
         self._release.set()
 
+    def is_released(self, wait: float) -> bool:
+        """Tell whether everything is to go on; wait some seconds for that."""
+        return self._release.wait(wait)
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
@@ -281,7 +292,8 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.before_headers is not None and self._go_wrong(answer.before_headers):
             return
         self.send_response(answer.status, answer.reason)
-        self.send_header("Content-Type", answer.content_type)
+        if answer.content_type:
+            self.send_header("Content-Type", answer.content_type)
         self.send_header("Transfer-Encoding", "chunked")
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -290,9 +302,15 @@ class _Handler(BaseHTTPRequestHandler):
             if isinstance(step, Step):
                 if self._go_wrong(step):
                     return
+            elif isinstance(step, Repeat):
+                while not self.server.owner.is_released(0.02):
+                    self._send(step.data)
             else:
-                self.wfile.write(f"{len(step):x}\r\n".encode() + step + b"\r\n")
+                self._send(step)
         self.wfile.write(b"0\r\n\r\n")
+
+    def _send(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
     def _go_wrong(self, step: Step) -> bool:
         if step is Step.STALL:
