@@ -31,15 +31,13 @@ class Facts:
     takes_shape: bool = False
 
 
-# By version, the highest first: (from, tokens of context, tokens of output, those of a haiku).
-_SIZES = (
-    ((5, 0), 1_000_000, 128_000, 64_000),
-    ((4, 7), 1_000_000, 128_000, 64_000),
-    ((4, 6), 1_000_000, 64_000, 64_000),
-    ((4, 2), 200_000, 64_000, 64_000),
-    ((4, 0), 200_000, 32_000, 32_000),
-    ((3, 7), 200_000, 64_000, 64_000),
-    ((3, 5), 200_000, 8_192, 8_192),
+# By version, the highest first: (from, tokens of context, tokens of output, those of lines that write less).
+_SIZES: tuple[tuple[tuple[int, int], int, int, dict[str, int]], ...] = (
+    ((4, 6), 1_000_000, 128_000, {"haiku": 64_000}),
+    ((4, 2), 200_000, 64_000, {}),
+    ((4, 0), 200_000, 64_000, {"opus": 32_000}),
+    ((3, 7), 200_000, 64_000, {}),
+    ((3, 5), 200_000, 8_192, {}),
 )
 _SMALLEST = Facts(max_tokens=4_096)
 
@@ -62,11 +60,11 @@ def facts_of(model: str) -> Facts:
         return Facts()
     line = found[1] or found[4]
     version = (int(found[2]), int(found[3] or 0))
-    for since, context_tokens, max_tokens, max_of_haiku in _SIZES:
+    for since, context_tokens, max_tokens, less in _SIZES:
         if version >= since:
             return Facts(
                 context_tokens=context_tokens,
-                max_tokens=max_of_haiku if line == "haiku" else max_tokens,
+                max_tokens=less.get(line, max_tokens),
                 takes_prefill=version < (4, 6),
                 binds_thinking=version >= (5, 1),
                 takes_shape=version >= (4, 5),
