@@ -11,7 +11,6 @@ comes with it, then the twins of it for scripts.
 from __future__ import annotations
 
 import copy
-import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -22,7 +21,7 @@ import anyio.lowlevel
 from pydantic import JsonValue
 
 from alpineagents import clock
-from alpineagents.approvals import PendingApproval, decided, is_concerned, pending_approvals, waiting_below
+from alpineagents.approvals import PendingApproval
 from alpineagents.errors import (
     ConfigError,
     EventOrderError,
@@ -31,14 +30,14 @@ from alpineagents.errors import (
     StateNotFoundError,
     StoreError,
     StoreFeatureError,
-    StoreUnavailableError,
 )
-from alpineagents.events import ApprovalDecided, CancelRequested, Event, MessageAdded, RunStopped
+from alpineagents.events import CancelRequested, Event, MessageAdded, RunStopped
 from alpineagents.fold import FIRST_MESSAGE_LENGTH, fold, header_status
 from alpineagents.messages import Message
 from alpineagents.shield import settled
 from alpineagents.snapshot import StateSnapshot, Status
 from alpineagents.state import State, check_id, check_namespace
+from alpineagents.stores.deciding import decide, waiting_in
 from alpineagents.stores.header import (
     Lease,
     StateHeader,
@@ -56,8 +55,6 @@ from alpineagents.sync import run_sync
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-
-log = logging.getLogger("alpineagents")
 
 MAX_LISTED = 1_000_000
 
@@ -453,18 +450,7 @@ class Store:
             >>> MemoryStore().approvals_sync()
             []
         """
-        found: Approvals = []
-        last: StateInfo | None = None
-        while infos := await self.list(status="waiting", limit=200, after=last):
-            for info in infos:
-                try:
-                    found += pending_approvals(await self.load(info.id))
-                except StateNotFoundError:
-                    continue  # deleted since it was listed
-                except StateDamagedError as error:
-                    log.warning("what waits in State %s cannot be shown: %s", info.id, error)
-            last = infos[-1]
-        return sorted(found, key=lambda each: each.requested_at)
+        return await waiting_in(self)
 
     async def approve(
         self,
@@ -499,7 +485,7 @@ class Store:
             StateNotFoundError: there is no such State.
         """
         said: dict[str, Any] = {"by": by, "note": note, "args": args, "always": always, "digest": digest}
-        return await self._decide(id, call_id, approved=True, **said)
+        return await decide(self, id, call_id, approved=True, **said)
 
     async def deny(self, id: str, call_id: str, *, by: str, reason: str, digest: str | None = None) -> int:
         """
@@ -516,42 +502,7 @@ class Store:
         Raises:
             StateError: as `approve` does.
         """
-        return await self._decide(id, call_id, approved=False, by=by, note=reason, digest=digest)
-
-    async def _decide(self, id: str, call_id: str, **said: Any) -> int:
-        while True:
-            state = await self.load(id)
-            if (child_id := waiting_below(state, call_id)) is not None:
-                return await self._decide(child_id, call_id, **said)
-            event = state.record(ApprovalDecided, **decided(state, call_id, **said))
-            try:
-                # At the revision at which the call was seen to wait, so of two decisions one lands.
-                revision = await self.save(state)
-            except StateConflictError:
-                await anyio.lowlevel.checkpoint()
-            else:
-                await self._tell_above(state, event)
-                return revision
-
-    async def _tell_above(self, state: State, event: ApprovalDecided) -> None:
-        """Let the States that a child works for know that a person has decided, so that they do not wait for it."""
-        parent = state.snapshot().parent
-        said = event.model_dump(include={"call_id", "digest", "approved", "by", "note"})
-        while parent is not None:
-            try:
-                above = await self.load(parent.state_id)
-                if not is_concerned(above, state.id):
-                    return
-                above.record(ApprovalDecided, **said, child_id=state.id)
-                await self.save(above)
-            except StateConflictError:
-                await anyio.lowlevel.checkpoint()
-            except (StateNotFoundError, StateDamagedError, StoreUnavailableError) as error:
-                # It counts all the same: the next run of the State above finds it.
-                log.warning("State %s has not heard of a decision: %s", parent.state_id, error)
-                return
-            else:
-                parent = above.snapshot().parent
+        return await decide(self, id, call_id, approved=False, by=by, note=reason, digest=digest)
 
     async def cancel(self, id: str, *, by: str = "", reason: str = "") -> int:
         """

@@ -1,0 +1,84 @@
+"""What waits for a person in the States of a store, and decisions about it, of which the first counts."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import anyio.lowlevel
+
+from alpineagents.approvals import PendingApproval, decided, is_concerned, pending_approvals, waiting_below
+from alpineagents.errors import StateConflictError, StateDamagedError, StateNotFoundError, StoreUnavailableError
+from alpineagents.events import ApprovalDecided
+from alpineagents.state import State
+from alpineagents.stores.header import StateInfo
+
+if TYPE_CHECKING:
+    from alpineagents.stores.base import Store
+
+log = logging.getLogger("alpineagents")
+
+PAGE = 200
+"""How many States that wait are listed at once."""
+
+
+async def waiting_in(store: Store) -> list[PendingApproval]:
+    """Return what waits over all States that wait, the oldest question first."""
+    found: list[PendingApproval] = []
+    last: StateInfo | None = None
+    while infos := await store.list(status="waiting", limit=PAGE, after=last):
+        for info in infos:
+            try:
+                found += pending_approvals(await store.load(info.id))
+            except StateNotFoundError:
+                continue  # deleted since it was listed
+            except StateDamagedError as error:
+                log.warning("what waits in State %s cannot be shown: %s", info.id, error)
+        last = infos[-1]
+    return sorted(found, key=lambda each: each.requested_at)
+
+
+async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
+    """
+    Save a decision about a call that waits, here or in a State below, and return its revision.
+
+    Args:
+        said: what `approvals.decided` takes.
+
+    Raises:
+        ApprovalError: it was decided before, or nothing of the kind waits.
+    """
+    while True:
+        state = await store.load(id)
+        if (child_id := waiting_below(state, call_id)) is not None:
+            return await decide(store, child_id, call_id, **said)
+        event = state.record(ApprovalDecided, **decided(state, call_id, **said))
+        try:
+            # At the revision at which the call was seen to wait, so of two decisions one lands.
+            revision = await store.save(state)
+        except StateConflictError:
+            await anyio.lowlevel.checkpoint()
+        else:
+            await _tell_above(store, state, event)
+            return revision
+
+
+async def _tell_above(store: Store, state: State, event: ApprovalDecided) -> None:
+    """Let the States that a child works for know that a person has decided, so that they do not wait for it."""
+    parent = state.snapshot().parent
+    said = event.model_dump(include={"call_id", "digest", "approved", "by", "note"})
+    while parent is not None:
+        try:
+            above = await store.load(parent.state_id)
+            if not is_concerned(above, state.id):
+                return
+            above.record(ApprovalDecided, **said, child_id=state.id)
+            await store.save(above)
+        except StateConflictError:
+            await anyio.lowlevel.checkpoint()
+        except (StateNotFoundError, StateDamagedError, StoreUnavailableError) as error:
+            # It counts all the same: the next run of the State above finds it.
+            log.warning("State %s has not heard of a decision: %s", parent.state_id, error)
+            return
+        else:
+            parent = above.snapshot().parent
