@@ -131,7 +131,8 @@ def _object(schema: Wire, mode: Mode) -> Wire:
     if mode.requires_all:
         held = {name: value if name in required else _nullable(value) for name, value in held.items()}
         required = list(held)
-    return {"properties": held, "required": required, "additionalProperties": False}
+    closed: Wire = {"properties": held, "additionalProperties": False}
+    return closed | ({"required": required} if required or "required" in schema else {})
 
 
 def _nullable(schema: Wire) -> Wire:
