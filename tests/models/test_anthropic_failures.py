@@ -174,7 +174,7 @@ async def test_silence_fails_within_the_timeout(serve: Serve, answer: Answer) ->
     with anyio.fail_after(10):
         error = await refusal(serve(answer), ProviderError, timeout=0.2)
 
-    assert "sent nothing for 0.2 s" in str(error)
+    assert "sent nothing of the reply for 0.2 s" in str(error)
 
 
 @pytest.mark.parametrize("data", ["{nope", "[1]", "null", '{"type": "content_block_delta", "index": 0, "delta": {"ty'])
