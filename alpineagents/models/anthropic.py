@@ -14,7 +14,15 @@ from alpineagents.messages import Block, Message, Reply, Request
 from alpineagents.models.base import Emit
 from alpineagents.models.claude import facts_of
 from alpineagents.models.messages_reader import MessageReader
-from alpineagents.models.messages_wire import Wire, resumes_without_thinking, shape_of, thinking_of, to_wire
+from alpineagents.models.messages_wire import (
+    MARKS,
+    Wire,
+    marks_in,
+    resumes_without_thinking,
+    shape_of,
+    thinking_of,
+    to_wire,
+)
 from alpineagents.models.prices import Pricing
 from alpineagents.models.tally import Tally
 from alpineagents.usage import Price
@@ -209,7 +217,8 @@ class Anthropic:
         await self._endpoint.aclose()
 
     def _request(self, request: Request) -> tuple[Wire, dict[str, str]]:
-        wire = to_wire(request, cache=self._cache, takes_prefill=self._facts.takes_prefill)
+        marks = MARKS - marks_in([self._tools, self._extra_body])
+        wire = to_wire(request, cache=self._cache, marks=marks, takes_prefill=self._facts.takes_prefill)
         if self._tools:
             wire["tools"] = [*wire.get("tools", []), *self._tools]
         body: dict[str, Any] = {"model": self._model, **wire, **self._extra_body}

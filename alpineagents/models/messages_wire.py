@@ -37,6 +37,8 @@ Wire = dict[str, Any]
 PROVIDER = "anthropic"
 """Who made a RawBlock of this format."""
 
+MARKS = 4
+"""How many places of a request the API takes to be marked for the cache."""
 THINKING = ("thinking", "redacted_thinking")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _GO_ON = "(Go on.)"
@@ -44,13 +46,14 @@ _BEGINNING = "(The conversation begins with words of the assistant.)"
 _NAME_LENGTH = 64
 
 
-def to_wire(request: Request, *, cache: Wire | None = None, takes_prefill: bool = True) -> Wire:
+def to_wire(request: Request, *, cache: Wire | None = None, marks: int = MARKS, takes_prefill: bool = True) -> Wire:
     """
     Return the part of a request's body that says what the model is to read.
 
     Args:
         cache: the mark for what is to be cached: the tools, the system prompt, and the messages up to the last and up
             to the last but one of the user, which was the end of the request before.
+        marks: how many there may be; where they are few, what saves least goes without.
         takes_prefill: whether the conversation may end with the model's own words.
 
     Example:
@@ -64,11 +67,11 @@ def to_wire(request: Request, *, cache: Wire | None = None, takes_prefill: bool 
         body["system"] = [_text(request.system)]
     body["messages"] = _finished(_turns(request.messages), takes_prefill)
     if cache is not None:
-        asked = [message for message in body["messages"] if message["role"] == "user"]
-        parts = [body.get("tools"), body.get("system"), *(message["content"] for message in asked[-2:])]
-        for part in parts:
-            if part:
-                part[-1]["cache_control"] = cache
+        asked = [message["content"] for message in body["messages"] if message["role"] == "user"]
+        # Best first. A mark holds all that is before it, so that of the system prompt keeps the tools too.
+        parts = [*asked[-1:], body.get("system"), *asked[-2:-1], body.get("tools")]
+        for part in [part for part in parts if part][: max(marks, 0)]:
+            part[-1]["cache_control"] = cache
     return body
 
 
@@ -84,6 +87,15 @@ def shape_of(output: OutputSpec, *, is_held: bool) -> tuple[Wire, list[Wire]]:
         return {"format": {"type": "json_schema", "schema": held}}, []
     schema = json.dumps(output.json_schema, ensure_ascii=False)
     return {}, [_text(f"Answer with JSON and nothing else. It has to fit this schema:\n{schema}")]
+
+
+def marks_in(value: object) -> int:
+    """Return how many places of a part of a body are marked for the cache."""
+    if isinstance(value, list):
+        return sum(map(marks_in, value))
+    if not isinstance(value, dict):
+        return 0
+    return bool(value.get("cache_control")) + sum(map(marks_in, value.values()))
 
 
 def thinking_of(messages: Iterable[Wire]) -> list[Wire]:

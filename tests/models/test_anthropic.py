@@ -587,3 +587,17 @@ async def test_calls_and_their_ids_come_back(serve: Serve) -> None:
     reply = await respond(claude_at(serve(calls(("read", {"path": "a"}), ("ls", {})))))
 
     assert [(call.id, call.name) for call in reply.message.tool_calls] == [("toolu_0x", "read"), ("toolu_1x", "ls")]
+
+
+async def test_marks_of_the_callers_tools_count(serve: Serve) -> None:
+    """With a marked tool in `extra_body` there are four marks, and not five, which the API refuses."""
+    search: Any = {"type": "web_search_20250305", "name": "web_search", "cache_control": {"type": "ephemeral"}}
+    server = serve(says("ok"))
+    spec = ToolSpec(name="f", description="", parameters={})
+    request = Request(system="Be brief.", messages=(*turn(), Message.user("And?")), tools=(spec,))
+
+    await respond(claude_at(server, extra_body={"tools": [search]}), request)
+
+    (body,) = server.bodies
+    assert json.dumps(body).count('"cache_control"') == 4
+    assert body["tools"][-1] == search

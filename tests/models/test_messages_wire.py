@@ -345,6 +345,19 @@ def test_what_stays_the_same_is_marked_for_the_cache() -> None:
     assert body["messages"][4]["content"][1] == {**text("and?"), "cache_control": {"type": "ephemeral"}}
 
 
+@pytest.mark.parametrize(
+    "marks, places",
+    [(3, ["system.0", "2.0", "4.1"]), (2, ["system.0", "4.1"]), (1, ["4.1"]), (0, []), (-1, [])],
+)
+def test_where_marks_are_few_the_end_of_the_messages_keeps_its(marks: int, places: list[str]) -> None:
+    """Marks of the caller's own leave fewer; the API refuses a request with more than four."""
+    tools = (ToolSpec(name="a", description="", parameters={}),)
+    messages = (HI, said("Yes."), HI, said(call("a")), heard("and?", result("a", "x")))
+    request = Request(system="Be brief.", messages=messages, tools=tools)
+
+    assert marked(to_wire(request, cache={"type": "ephemeral"}, marks=marks)) == places
+
+
 def test_the_mark_of_one_request_is_found_by_the_next() -> None:
     """The end of a request is marked again in the next one, however much came in between."""
     first = to_wire(Request(messages=(HI,)), cache={"type": "ephemeral"})
