@@ -19,6 +19,7 @@ class Usage(BaseModel):
         output_tokens: tokens written, reasoning included.
         cache_read_tokens: the part of the input that came from the provider's cache.
         cache_write_tokens: the part of the input that was written into that cache.
+        cache_write_1h_tokens: the part of those that is kept for an hour, which costs more.
         reasoning_tokens: the part of the output that was thinking.
         requests: how many requests.
         cost_usd: what they cost in US dollars, as far as it is known.
@@ -39,6 +40,8 @@ class Usage(BaseModel):
     requests: int = Field(default=0, ge=0)
     cost_usd: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     unpriced_requests: int = Field(default=0, ge=0)
+    # Not written where there are none, so that rows of earlier releases keep their bytes.
+    cache_write_1h_tokens: int = Field(default=0, ge=0, exclude_if=lambda tokens: not tokens)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage.model_construct(
@@ -50,6 +53,7 @@ class Usage(BaseModel):
             requests=self.requests + other.requests,
             cost_usd=self.cost_usd + other.cost_usd,
             unpriced_requests=self.unpriced_requests + other.unpriced_requests,
+            cache_write_1h_tokens=self.cache_write_1h_tokens + other.cache_write_1h_tokens,
         )
 
     def __sub__(self, earlier: Usage) -> Usage:
@@ -74,6 +78,8 @@ class Price:
         output: of tokens written, reasoning included.
         cache_read: of tokens read from the provider's cache; None for the price of all input.
         cache_write: of tokens written into it; None for the price of all input.
+        cache_write_1h: of those that it keeps for an hour; None for the price of the others. Anthropic takes twice the
+            price of input for them.
 
     Raises:
         ConfigError: one of them is not a price.
@@ -87,6 +93,7 @@ class Price:
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+    cache_write_1h: float | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -101,10 +108,13 @@ class Price:
     def cost_usd(self, usage: Usage) -> float:
         """Return what these tokens cost."""
         cached = usage.cache_read_tokens + usage.cache_write_tokens
+        write = self.input if self.cache_write is None else self.cache_write
+        for_an_hour = min(usage.cache_write_1h_tokens, usage.cache_write_tokens)
         millionths = (
             max(usage.input_tokens - cached, 0) * self.input
             + usage.cache_read_tokens * (self.input if self.cache_read is None else self.cache_read)
-            + usage.cache_write_tokens * (self.input if self.cache_write is None else self.cache_write)
+            + (usage.cache_write_tokens - for_an_hour) * write
+            + for_an_hour * (write if self.cache_write_1h is None else self.cache_write_1h)
             + usage.output_tokens * self.output
         )
         return millionths / 1_000_000

@@ -263,6 +263,7 @@ def _usage(wire: Wire) -> Usage:
         output_tokens=count(wire, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
+        cache_write_1h_tokens=min(count(_object(wire.get("cache_creation")), "ephemeral_1h_input_tokens"), written),
         reasoning_tokens=count(_object(wire.get("output_tokens_details")), "thinking_tokens"),
         requests=1,
         unpriced_requests=1,

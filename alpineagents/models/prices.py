@@ -67,13 +67,19 @@ class Pricing:
             return None
         import genai_prices
 
-        counted = genai_prices.Usage(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-        )
+        # The catalogue has one price of writing; what is kept for an hour costs twice the input.
+        for_an_hour = usage.cache_write_1h_tokens
+        counted = [
+            genai_prices.Usage(
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cache_read_tokens=usage.cache_read_tokens,
+                cache_write_tokens=usage.cache_write_tokens - for_an_hour,
+            ),
+            *([genai_prices.Usage(input_tokens=for_an_hour)] if for_an_hour else []),
+        ]
         try:
-            return float(genai_prices.calc_price(counted, model, provider_api_url=self._base_url).total_price)
+            prices = [genai_prices.calc_price(part, model, provider_api_url=self._base_url) for part in counted]
+            return float(sum(price.total_price for price in prices))
         except (LookupError, ValueError):
             return None  # It does not know the API or the model, or has no price for this kind of token.

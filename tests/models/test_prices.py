@@ -10,8 +10,14 @@ import pytest
 
 from alpineagents import Agent, ConfigError, MemoryStore, Message, OpenAICompatible, Price, ProviderError, State, Usage
 from alpineagents.models.prices import Pricing
-from tests.models.asking import KEY, model_at, respond
+from tests.models.asking import HELLO, KEY, model_at, respond
+from tests.models.asking_claude import claude_at
 from tests.models.conftest import Serve
+from tests.servers.anthropic_server import START_USAGE, STOP
+from tests.servers.anthropic_server import end as claude_end
+from tests.servers.anthropic_server import says as claude_says
+from tests.servers.anthropic_server import start as claude_start
+from tests.servers.anthropic_server import stream as claude_stream
 from tests.servers.openai_server import OpenAIServer, begins, calls, says, status
 
 PRICE = Price(input=10.0, output=100.0, cache_read=1.0, cache_write=20.0)
@@ -123,6 +129,33 @@ def test_without_the_catalogue_there_is_no_price(monkeypatch: pytest.MonkeyPatch
     usage = Usage(input_tokens=9, requests=1, unpriced_requests=1)
 
     assert Pricing(None, OPENAI).of(usage, "gpt-4.1") == usage
+
+
+def test_what_is_cached_for_an_hour_has_its_own_price() -> None:
+    """By the price that was given, or else by the catalogue, where it is twice that of input."""
+    usage = Usage(input_tokens=100, cache_write_tokens=80, cache_write_1h_tokens=60, requests=1, unpriced_requests=1)
+
+    told = Price(1, 1, cache_write=2, cache_write_1h=5).cost_usd(usage)
+    assert told == pytest.approx((20 * 1 + 20 * 2 + 60 * 5) / 1_000_000)
+    assert Price(1, 1, cache_write=2).cost_usd(usage) == pytest.approx((20 * 1 + 80 * 2) / 1_000_000)
+    priced = Pricing(None, "https://api.anthropic.com/v1").of(usage, "claude-sonnet-4-5")
+    assert priced.cost_usd == pytest.approx((20 * 3 + 20 * 3.75 + 60 * 6) / 1_000_000)
+
+
+async def test_the_api_says_what_it_keeps_for_an_hour(serve: Serve) -> None:
+    """It is counted by itself, summed up, and stored only where there is some."""
+    created = {"ephemeral_5m_input_tokens": 5, "ephemeral_1h_input_tokens": 15}
+    answer = claude_stream(claude_start({**START_USAGE, "cache_creation": created}), claude_end(), STOP)
+    model = claude_at(serve(answer, claude_says("Hi")))
+
+    usage = (await model.respond(HELLO)).usage
+    plain = (await model.respond(HELLO)).usage
+    await model.aclose()
+
+    assert (usage.cache_write_tokens, usage.cache_write_1h_tokens) == (20, 15)
+    assert (usage + usage).cache_write_1h_tokens == 30
+    assert Usage.model_validate(usage.model_dump()) == usage
+    assert "cache_write_1h_tokens" not in plain.model_dump()
 
 
 async def test_the_sum_is_true_over_failure_resume_and_fork(serve: Serve) -> None:
