@@ -9,7 +9,6 @@ things out or send them in their own way; what is known of that stands beside th
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +17,7 @@ from pydantic import JsonValue
 
 from alpineagents.messages import Message, RawBlock, Reply, TextBlock, ToolCall
 from alpineagents.models.base import Delta, Emit
-from alpineagents.models.reading import count, json_object, storable_object, tool_call
+from alpineagents.models.reading import count, json_object, storable_object, tool_call, written
 from alpineagents.usage import Usage
 from alpineagents.values import sendable
 
@@ -60,9 +59,10 @@ class _Call:
         return json_object("".join(self.pieces)) is not None
 
     def take(self, call_id: str, name: str, arguments: str) -> None:
-        # Some servers repeat id and name in each piece, so they are not joined.
+        # Some servers repeat id and name in each piece. A name in pieces is whole before the arguments begin.
         self.id = self.id or call_id
-        self.name = self.name or name
+        if name != self.name and not any(self.pieces):
+            self.name += name
         self.pieces.append(arguments)
 
     def finish(self, position: int) -> ToolCall:
@@ -236,9 +236,7 @@ class ReplyReader:
         index = piece.get("index")
         call_id = str(piece.get("id") or "")
         name = _plain(function.get("name"))
-        given = function.get("arguments")
-        # Ollama and others have sent the arguments as the object itself.
-        arguments = given if isinstance(given, str) else "" if given is None else json.dumps(given)
+        arguments = written(function.get("arguments"))
         call = self._call_of(index, call_id, name)
         if (
             call is None

@@ -32,7 +32,9 @@ class OpenAICompatible(OpenAIModel):
             that the model must call, for servers without that field.
         price: what it costs; otherwise as the provider says with its reply, or as the catalogue of the extra
             `alpineagents[prices]` has it for the address. A reply without a price counts as unpriced in `Usage`.
-        extra_body: more fields for each request, such as `{"temperature": 0}`.
+        headers: more headers for each request; their values are shown nowhere.
+        extra_body: more fields for each request, such as `{"temperature": 0}`; tools in it, which the server runs
+            itself, are added to those of the request.
         http_client: an `httpx.AsyncClient` of your own, for proxies, certificates or limits; you close it.
         name: what history and lists show; otherwise the model.
         key_variable: the environment variable with the key.
@@ -48,7 +50,7 @@ class OpenAICompatible(OpenAIModel):
 
     _format = "chat"
     _path = "/chat/completions"
-    _own_fields = ("model", "messages", "tools", "stream")
+    _own_fields = ("model", "messages", "stream")
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {

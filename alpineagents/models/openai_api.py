@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -50,6 +51,7 @@ class OpenAIModel(ABC):
         retry_streams: bool = False,
         reasoning_effort: str | None = None,
         output_mode: OutputMode = "schema",
+        headers: Mapping[str, str] | None = None,
         price: Price | None = None,
         extra_body: dict[str, JsonValue] | None = None,
         http_client: httpx.AsyncClient | None = None,
@@ -65,24 +67,26 @@ class OpenAIModel(ABC):
         if base_url is None:
             base_url = os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
         key = (os.environ.get(key_variable, "") if api_key is None else api_key).strip()
-        if not key and _is_openai(base_url):
+        is_sent = any(str(header).lower() in ("authorization", "api-key") for header in headers or {})
+        if not key and not is_sent and _is_openai(base_url):
             raise AuthError(
                 f"OpenAI needs a key, and {key_variable} is not set. In the shell: export {key_variable}='your key', "
                 f'or in the program: {type(self).__name__}("{model}", api_key=your_key)'
             )
-        if api_key is None and _has_userinfo(base_url):
-            key = ""  # Who writes a password into the address means that one to be sent.
+        if api_key is None and (is_sent or _has_userinfo(base_url)):
+            key = ""  # Who writes a password into the address or a header means that one to be sent.
         self._model = model
         self._name = name or model
         if output_mode not in get_args(OutputMode):
             raise ConfigError(f'output_mode is {output_mode!r}; it is "schema" or "tool": output_mode="tool"')
         self._output_mode = output_mode
         self._effort = _effort(reasoning_effort)
-        self._extra_body = self._checked(extra_body)
+        self._tools, self._extra_body = self._checked(extra_body)
         self._endpoint = Endpoint(
             base_url,
             key=key or None,
             key_hint=key_variable if api_key is None else "api_key",
+            headers=headers,
             timeout=timeout,
             max_retries=max_retries,
             retry_seconds=retry_seconds,
@@ -129,6 +133,8 @@ class OpenAIModel(ABC):
             request, answer_tool = with_answer_tool(request)
             forced = {"tool_choice": "required"}
         body = {**self._body(request), **forced, **self._extra_body}
+        if self._tools:
+            body["tools"] = [*body.get("tools", []), *self._tools]
         reader = await self._endpoint.stream(
             self._path,
             body,
@@ -144,7 +150,7 @@ class OpenAIModel(ABC):
         """Close the connections. The next request, if any, opens new ones; an `http_client` of yours stays open."""
         await self._endpoint.aclose()
 
-    def _checked(self, extra_body: dict[str, JsonValue] | None) -> dict[str, JsonValue]:
+    def _checked(self, extra_body: dict[str, JsonValue] | None) -> tuple[list[JsonValue], dict[str, JsonValue]]:
         fields = storable({} if extra_body is None else extra_body, "extra_body")
         if not isinstance(fields, dict):
             raise ConfigError(
@@ -155,7 +161,10 @@ class OpenAIModel(ABC):
                 raise ConfigError(
                     f"extra_body cannot set {field!r}, which the library sets for each request; leave it out"
                 )
-        return fields
+        tools = fields.pop("tools", [])
+        if not isinstance(tools, list):
+            raise ConfigError('tools in extra_body are a list: extra_body={"tools": [{"type": "web_search"}]}')
+        return tools, fields
 
 
 def _effort(reasoning_effort: object) -> str | None:

@@ -36,7 +36,7 @@ class OpenAIResponses(OpenAIModel):
 
     _format = "responses"
     _path = "/responses"
-    _own_fields = ("model", "input", "instructions", "tools", "stream", "store")
+    _own_fields = ("model", "input", "instructions", "stream", "store")
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {

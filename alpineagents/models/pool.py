@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import ssl
 from collections.abc import AsyncGenerator
 
@@ -67,7 +68,7 @@ async def _keep_client() -> AsyncGenerator[httpx.AsyncClient, None]:
     # A loop that ends closes the async generators it has started, and one that finds an abandoned generator closes
     # that: so no connection outlives its loop, also where nobody calls aclose.
     client = httpx.AsyncClient(
-        verify=_ssl_context(),
+        verify=_ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=50, keepalive_expiry=30.0),
     )
     try:
@@ -77,6 +78,7 @@ async def _keep_client() -> AsyncGenerator[httpx.AsyncClient, None]:
 
 
 @functools.cache
-def _ssl_context() -> ssl.SSLContext:
-    # Reading the certificates takes tens of milliseconds, in which the event loop stands still: once is enough.
+def _ssl_context(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    # Reading the certificates takes tens of milliseconds, in which the event loop stands still: once is enough for
+    # each pair of variables by which httpx finds them.
     return httpx.create_ssl_context()

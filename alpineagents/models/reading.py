@@ -104,6 +104,11 @@ def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     )
 
 
+def written(arguments: object) -> str:
+    """Return a call's arguments as a text; some servers send the object itself."""
+    return arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
+
+
 def json_object(raw: str) -> dict[str, JsonValue] | None:
     """
     Return the JSON object that a text is, or None.

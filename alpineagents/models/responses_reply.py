@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from alpineagents.messages import Block, Message, RawBlock, Reply, TextBlock, ToolCall
 from alpineagents.models.base import Delta, Emit
-from alpineagents.models.reading import count, storable_object, tool_call
+from alpineagents.models.reading import count, storable_object, tool_call, written
 from alpineagents.usage import Usage
 from alpineagents.values import sendable
 
@@ -152,7 +152,7 @@ class ReplyReader:
             return [*raw, TextBlock(text=text)] if text else []
         if kind == "function_call":
             call_id = str(item.get("call_id") or item.get("id") or f"call_{len(self._calls)}")
-            return [tool_call(call_id, str(item.get("name") or ""), str(item.get("arguments") or ""))]
+            return [tool_call(call_id, str(item.get("name") or ""), written(item.get("arguments")))]
         if kind == "reasoning" and not (item.get("encrypted_content") or item.get("content")):
             return []  # The server keeps nothing, so it would not know it again.
         # `status` is for reading only; servers refuse some of its values.

@@ -481,3 +481,16 @@ def test_a_reply_that_ends_in_error_is_not_complete() -> None:
     reader.read(chunk({"content": "x"}, finish_reason="error"))
 
     assert not reader.complete
+
+
+@pytest.mark.parametrize(
+    "names, whole",
+    [(["loo", "k"], "look"), (["look", "look"], "look"), (["look", ""], "look")],
+)
+def test_a_name_may_come_in_pieces(names: list[str], whole: str) -> None:
+    """Its pieces are joined; one that is repeated is not."""
+    pieces = [piece("", name=names[0], index=0, id="a"), piece("{}", name=names[1], index=0)]
+
+    (made,) = from_wire(pieces).message.tool_calls
+
+    assert (made.name, made.args) == (whole, {})

@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import threading
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import anyio
+import certifi
 import httpx
 import pytest
 
 from alpineagents.errors import ConfigError, ProviderError
 from alpineagents.messages import Message, Request
+from alpineagents.models.pool import Pool
 from tests.models.asking import HELLO, KEY, model_at, refusal, respond
 from tests.models.conftest import Serve
 from tests.servers.openai_server import (
@@ -161,3 +165,24 @@ async def test_a_closed_client_of_ones_own_is_refused(serve: Serve) -> None:
 
     with pytest.raises(ConfigError, match="closed"):
         await model.respond(HELLO)
+
+
+def test_certificates_of_the_environment_are_read_where_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that names its certificates after its first request has them in its next client."""
+
+    async def trusted() -> int:
+        pool = Pool(None)
+        transport: Any = (await pool.client())._transport
+        await pool.aclose()
+        return len(transport._pool._ssl_context.get_ca_certs())
+
+    own = tmp_path / "own.pem"
+    end = "-----END CERTIFICATE-----\n"
+    own.write_text(Path(certifi.where()).read_text().partition(end)[0] + end)
+    before = anyio.run(trusted)
+    monkeypatch.setenv("SSL_CERT_FILE", str(own))
+
+    assert before > 1
+    assert anyio.run(trusted) == 1

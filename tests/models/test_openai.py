@@ -223,3 +223,13 @@ def test_the_package_is_light_to_import() -> None:
     ).stdout
 
     assert "httpx" not in shown
+
+
+def test_a_header_may_hold_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenAI's own API needs no other then, and that of the environment stays at home."""
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-environment")
+
+    model = OpenAICompatible("gpt-5", headers={"Authorization": "Bearer key-1234567890"})
+
+    assert model._endpoint._headers["Authorization"].get_secret_value() == "Bearer key-1234567890"
+    assert "1234567890" not in f"{model!r} {vars(model)} {vars(model._endpoint)}"

@@ -110,7 +110,7 @@ async def test_a_model_that_does_not_reason_is_not_asked_for_it(serve: Serve, na
     assert "include" not in server.bodies[0]
 
 
-@pytest.mark.parametrize("field", ["input", "instructions", "store", "stream", "tools"])
+@pytest.mark.parametrize("field", ["input", "instructions", "store", "stream"])
 def test_fields_of_the_library_cannot_be_set(field: str) -> None:
     """`extra_body` adds fields, it does not replace the conversation."""
     with pytest.raises(ConfigError, match="leave it out"):
@@ -401,3 +401,32 @@ async def test_a_state_moves_between_the_two_formats(serve: Serve) -> None:
     await chat.aclose()
 
     assert server.bodies[1]["messages"][1] == {"role": "assistant", "content": "Hi"}
+
+
+async def test_tools_of_openais_own_are_added(serve: Serve) -> None:
+    """Those in `extra_body` stand behind the Agent's; what they did stays in the history and goes back."""
+    search: Any = {"type": "web_search"}
+    done = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+    server = serve(responds((done, []), text("Hi")), responds(text("Yes.")))
+    model = model_at(server, extra_body={"tools": [search]}, headers={"x-team": "alps-team"})
+    spec = ToolSpec(name="f", description="", parameters={})
+
+    reply = await model.respond(Request(messages=(Message.user("Hi"),), tools=(spec,)))
+    await model.respond(Request(messages=(Message.user("Hi"), reply.message, Message.user("And?"))))
+    await model.aclose()
+
+    assert [tool["type"] for tool in server.bodies[0]["tools"]] == ["function", "web_search"]
+    assert server.bodies[1]["tools"] == [search]
+    assert [item["type"] for item in server.bodies[1]["input"]] == ["message", "web_search_call", "message", "message"]
+    assert server.requests[0].headers["x-team"] == "alps-team"
+
+
+async def test_arguments_may_come_as_an_object(serve: Serve) -> None:
+    """Servers that do not write them out are read all the same."""
+    item = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": {"peak": "P"}}
+    server = serve(responds((item, [])))
+
+    reply = await answer_of(server)
+
+    (call,) = reply.message.tool_calls
+    assert (call.args, call.invalid_json) == ({"peak": "P"}, None)
