@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from alpineagents.errors import EventOrderError, OutputError
-from alpineagents.events import Asked, Finished, MessageAdded
+from alpineagents.events import Asked, Finished, MessageAdded, ModelReplied
 from alpineagents.messages import Message, Reply, TextBlock
 from alpineagents.models.tally import Tally
 from alpineagents.output import Shape
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 CORRECTIONS = 3
 """How often a model is told what was wrong with its answer, before that is an error."""
+
+_ENDS = {
+    "refusal": "The model refused to answer, or a filter of its provider did",
+    "max_tokens": "The answer was cut at the most tokens of a reply: let the model write more, or ask for less",
+}
+"""Replies that no correction mends, by their `stop_reason`."""
 
 _NO_CALLS = "No tool can be called here. Answer from what is known."
 
@@ -42,7 +48,7 @@ async def shape_answer(agent: Agent[Any], run: Run, shape: Shape[Any]) -> Reply 
         The last correction, if there was one.
 
     Raises:
-        OutputError: the model missed the shape again and again; the last words are in it.
+        OutputError: the model missed the shape again and again, refused, or was cut; the last words are in it.
         ModelError: there is no reply; that is recorded.
     """
     reply: Reply | None = None
@@ -51,6 +57,7 @@ async def shape_answer(agent: Agent[Any], run: Run, shape: Shape[Any]) -> Reply 
         try:
             answer = shape.stored(shape.read(run.state.messages[-1].text))
         except OutputError as error:
+            _raise_final(_stop_reason(run.state), error.text)
             if corrections == CORRECTIONS:
                 raise
             corrections += 1
@@ -91,6 +98,7 @@ async def ask_beside(agent: Agent[Any], run: Run, prompt: str, shape: Shape[Any]
             try:
                 value, answer = _read(reply.message, shape)
             except OutputError as error:
+                _raise_final(reply.stop_reason, error.text)
                 problem = error
                 said = (Message(role="assistant", content=(TextBlock(text=error.text),)),) if error.text else ()
                 messages = (*messages, *said, Message.notice(str(error)))
@@ -103,6 +111,17 @@ async def ask_beside(agent: Agent[Any], run: Run, prompt: str, shape: Shape[Any]
     finally:
         if usage.requests:
             run.journal.add(Asked, of="model", question=prompt, usage=usage)
+
+
+def _stop_reason(state: State) -> str:
+    """Return why the model stopped where the last words come from it."""
+    replied = next((event for event in reversed(state.history) if isinstance(event, ModelReplied)), None)
+    return replied.stop_reason if replied is not None and replied.message == state.messages[-1] else ""
+
+
+def _raise_final(stop_reason: str, text: str) -> None:
+    if reason := _ENDS.get(stop_reason):
+        raise OutputError(f"{reason} (stop_reason {stop_reason!r}): {text[:500]!r}", text) from None
 
 
 def _read(message: Message, shape: Shape[Any] | None) -> tuple[Any, JsonValue]:

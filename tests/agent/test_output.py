@@ -16,6 +16,7 @@ from alpineagents import (
     OpenAICompatible,
     OutputError,
     RateLimitError,
+    Reply,
     State,
     StoppedByFinish,
     Store,
@@ -92,6 +93,30 @@ async def test_corrections_are_bounded(store: Store) -> None:
     assert (raised.value.text, model.remaining) == ("four", 1)
     assert state.status == "failed"
     await check_closed(store, state)
+
+
+@pytest.mark.parametrize("stop_reason", ["refusal", "max_tokens"])
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_refused_or_cut_answer_is_not_asked_for_again(stop_reason: str, beside: bool) -> None:
+    """Corrections cost, and would end the same way: the error says at once how the reply ended."""
+    reply = Reply(message=Message(role="assistant", content='{"name": "Matt'), stop_reason=stop_reason)
+    model = FakeModel([reply, "never"])
+    state = State(messages=[Message.user("Which peak?")])
+
+    with pytest.raises(OutputError, match=f"stop_reason '{stop_reason}'") as raised:
+        if beside:
+            await Agent(model).ask(state, "Which peak?", returns=Peak)
+        else:
+            await Agent(model, output=Peak).run(state)
+
+    assert (raised.value.text, model.remaining) == ('{"name": "Matt', 1)
+
+
+async def test_a_whole_answer_is_taken_whatever_ended_the_reply() -> None:
+    """A value that was complete at the last token is a value."""
+    reply = Reply(message=Message(role="assistant", content=GOOD), stop_reason="max_tokens")
+
+    assert await Agent(FakeModel([reply]), output=Peak).run("Which peak?") == MATTERHORN
 
 
 async def test_calls_are_made_before_the_answer(store: Store) -> None:
