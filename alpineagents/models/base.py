@@ -58,7 +58,7 @@ class Fallback(BaseModel):
         model: name of the one that is asked now.
         error: why the last one failed.
         usage: what its last attempt took.
-        failed: the one that failed.
+        failed: the one that failed, as the history is to have it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -67,7 +67,7 @@ class Fallback(BaseModel):
     model: str
     error: str
     usage: Usage
-    failed: FailedModel
+    failed: FailedModel | None = None
 
 
 Emitted = Delta | Retry | Fallback

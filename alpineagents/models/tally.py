@@ -43,7 +43,8 @@ class Tally:
             self.usage += item.usage
             self._is_over = False
             if isinstance(item, Fallback):
-                self.by, self.failures = item.model, (*self.failures, item.failed)
+                self.by = item.model
+                self.failures += () if item.failed is None else (item.failed,)
             self._next_at = time.monotonic() + (item.wait_seconds if isinstance(item, Retry) else 0.0)
             self.shown.clear()
             self.started = False
