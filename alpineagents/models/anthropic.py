@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from alpineagents.errors import AuthError, ConfigError, ProviderError
 from alpineagents.messages import Block, Message, Reply, Request
-from alpineagents.models.base import Emit
+from alpineagents.models.base import Emit, Pooled
 from alpineagents.models.claude import facts_of
 from alpineagents.models.messages_reader import MessageReader
 from alpineagents.models.messages_wire import (
@@ -211,6 +211,11 @@ class Anthropic:
         if isinstance(count, bool) or not isinstance(count, int):
             raise ProviderError(f"{self._endpoint.base_url} does not count tokens: its answer has no input_tokens")
         return count
+
+    def share_connections(self, other: Pooled) -> None:
+        """Use the connections of another Model, unless `http_client` was given to either."""
+        if (endpoint := getattr(other, "_endpoint", None)) is not None:
+            self._endpoint.share(endpoint)
 
     async def aclose(self) -> None:
         """Close the connections. The next request, if any, opens new ones; an `http_client` of yours stays open."""

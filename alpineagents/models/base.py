@@ -78,6 +78,13 @@ Emit = Callable[[Emitted], None]
 
 
 @runtime_checkable
+class Pooled(Protocol):
+    """A Model that may use the connections of another, so that the models of an Agent have one pool."""
+
+    def share_connections(self, other: Pooled) -> None: ...
+
+
+@runtime_checkable
 class Model(Protocol):
     """
     Anything that answers a request.

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 from alpineagents.errors import ConfigError, ModelError, ProviderError, RateLimitError, said
 from alpineagents.messages import FailedModel, Reply, Request
-from alpineagents.models.base import Emit, Fallback, Model, window_of
+from alpineagents.models.base import Emit, Fallback, Model, Pooled, window_of
 from alpineagents.models.resolve import resolve_model
 from alpineagents.models.tally import Tally, spent
 from alpineagents.usage import Usage
@@ -48,6 +48,9 @@ class FallbackModel:
                 raise ConfigError(f'{model!r:.80} is not a model: FallbackModel(["gpt-5", "claude-sonnet-5-5"])')
         if not self._models:
             raise ConfigError('FallbackModel has no model: FallbackModel(["gpt-5", "claude-sonnet-5-5"])')
+        pooled = [model for model in self._models if isinstance(model, Pooled)]
+        for model in pooled[1:]:
+            model.share_connections(pooled[0])
 
     def __repr__(self) -> str:
         return f"FallbackModel([{', '.join(map(repr, self._models))}])"

@@ -165,6 +165,11 @@ class Endpoint:
         except AttemptError as failure:
             raise failure.error from failure.__cause__
 
+    def share(self, other: Endpoint) -> None:
+        """Use the connections of another, unless a caller has given either its own."""
+        if self._pool.is_own and other._pool.is_own:
+            self._pool = other._pool
+
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones. A given `http_client` stays open."""
         await self._pool.aclose()

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from alpineagents.errors import AuthError, ConfigError
 from alpineagents.messages import Reply, Request
 from alpineagents.models.answer_tool import answered, with_answer_tool
-from alpineagents.models.base import Emit
+from alpineagents.models.base import Emit, Pooled
 from alpineagents.models.prices import Pricing
 from alpineagents.models.reading import ReplyReader
 from alpineagents.models.tally import Tally
@@ -145,6 +145,11 @@ class OpenAIModel(ABC):
         reply = answered(reader.reply(model=self._model), answer_tool)
         usage = self._pricing.of(reply.usage, reply.model, self._model)
         return reply.model_copy(update={"usage": usage + tally.usage})
+
+    def share_connections(self, other: Pooled) -> None:
+        """Use the connections of another Model, unless `http_client` was given to either."""
+        if (endpoint := getattr(other, "_endpoint", None)) is not None:
+            self._endpoint.share(endpoint)
 
     async def aclose(self) -> None:
         """Close the connections. The next request, if any, opens new ones; an `http_client` of yours stays open."""

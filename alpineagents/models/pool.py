@@ -34,6 +34,11 @@ class Pool:
         self._given = given
         self._held: dict[object, tuple[httpx.AsyncClient, AsyncGenerator[httpx.AsyncClient, None]]] = {}
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the connections are its own, and not the caller's."""
+        return self._given is None
+
     async def client(self) -> httpx.AsyncClient:
         """
         Return an open client.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
+import httpx
 import pytest
 
 from alpineagents import (
@@ -230,3 +231,27 @@ def test_the_window_is_that_of_the_smallest_model(windows: tuple[int | None, ...
     model = FallbackModel([FakeModel([], context_tokens=window) for window in windows])
 
     assert model.context_tokens == holds
+
+
+async def test_its_models_use_one_pool_of_connections(serve: Serve) -> None:
+    """Two names at one server need one connection, which is closed with the whole."""
+    server = serve(status(500), says("Here I am"))
+    model = FallbackModel([model_at(server), model_at(server)])
+
+    reply = await model.respond(HELLO)
+    await model.aclose()
+
+    assert reply.message.text == "Here I am"
+    assert server.connections == 1
+
+
+async def test_a_client_of_the_callers_own_is_not_shared(serve: Serve) -> None:
+    """It was given for one model, with the certificates or the proxy for that one."""
+    server = serve(status(500), says("Here I am"))
+    async with httpx.AsyncClient() as client:
+        model = FallbackModel([model_at(server, http_client=client), model_at(server)])
+        await model.respond(HELLO)
+        await model.aclose()
+
+        assert not client.is_closed
+    assert server.connections == 2
