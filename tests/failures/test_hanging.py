@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import pytest
-from sqlalchemy import text
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from alpineagents import Agent, Message, SQLStore, StoreUnavailableError, ToolContext, tool
 from alpineagents.stores.sql import postgres
+from alpineagents.stores.sql.urls import async_url
 from alpineagents.testing import FakeModel, tool_call
 from tests.failures.conftest import LITTLE
 from tests.failures.histories import (
@@ -260,6 +262,46 @@ async def test_a_cancelled_call_to_a_database_that_hangs_ends_in_time(
     proxy.release()
     assert await hasty.save(state) == 1
     await check_saved(direct, state)
+
+
+@asynccontextmanager
+async def row_locked(url: str, id: str) -> AsyncIterator[None]:
+    """Hold a lock on the header of a State in a session of its own."""
+    engine = create_async_engine(async_url(url), poolclass=NullPool)
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text("SELECT FROM agent_states WHERE id = :id FOR UPDATE"), {"id": id})
+            yield
+    finally:
+        await engine.dispose()
+
+
+@pytest.mark.parametrize("others", [0, 3], ids=["alone", "in a group"])
+async def test_a_row_that_stays_locked_is_waited_for_no_longer_than_patience(
+    direct: SQLStore, migrated_postgres_url: str, others: int
+) -> None:
+    """Where the server answers and a lock does not go away: two tries, a text that names the lock, others are saved."""
+    state = new_state("s", "one")
+    await direct.save(state)
+    state.add_message(Message.user("two"))
+    async with SQLStore(migrated_postgres_url, patience=1.0) as store:
+        async with row_locked(migrated_postgres_url, "s"):
+            start = time.monotonic()
+            with anyio.fail_after(30):
+                saved = await asyncio.gather(
+                    *(store.save(new_state(f"other-{number}", "one")) for number in range(others)),
+                    store.save(state),
+                    return_exceptions=True,
+                )
+            took = time.monotonic() - start
+
+        assert saved[:-1] == [1] * others
+        assert isinstance(saved[-1], StoreUnavailableError)
+        assert "another session may hold a lock" in str(saved[-1])
+        assert 1.0 <= took < 10
+        assert connections_out(store) == 0
+        assert await store.save(state) == 2
+        await check_saved(direct, state)
 
 
 async def test_a_timeout_around_a_call_is_kept(proxy: Proxy, store: SQLStore, direct: SQLStore) -> None:

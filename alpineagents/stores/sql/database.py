@@ -85,8 +85,10 @@ class Database(abc.ABC):
     waits_by_itself = False
     """Whether the driver has waited as long as the store may before it says that there is no answer."""
 
-    def __init__(self, engine: AsyncEngine, tables: Tables, *, schema: str | None, migrate: bool, owned: bool) -> None:
-        self.engine, self.tables, self.owned = engine, tables, owned
+    def __init__(
+        self, engine: AsyncEngine, tables: Tables, *, schema: str | None, migrate: bool, owned: bool, patience: float
+    ) -> None:
+        self.engine, self.tables, self.owned, self.patience = engine, tables, owned, patience
         self._schema, self._migrate = schema, migrate
         self._ready = False
         self._opening = anyio.Lock()

@@ -65,7 +65,8 @@ class Databases:
         make_engine, kind = BACKENDS[self.url.get_backend_name()]
         owned = not isinstance(self.target, AsyncEngine)
         engine = make_engine(self.target, self.patience) if isinstance(self.target, URL) else self.target
-        return kind(engine, self.tables, schema=self.schema, migrate=self.migrate, owned=owned)
+        options = {"schema": self.schema, "migrate": self.migrate, "owned": owned, "patience": self.patience}
+        return kind(engine, self.tables, **options)
 
     def _check_second_loop(self) -> None:
         if not self.by_loop:

@@ -36,7 +36,8 @@ def translated(place: str) -> Iterator[None]:
 def translate(error: Exception, place: str) -> Exception:
     """Return the library's error for one of a driver; an error that is no fault of the database comes back as it is."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    cause = cause.__cause__ if isinstance(cause.__cause__, (asyncpg.PostgresError, asyncpg.InterfaceError)) else cause
+    if isinstance(error, DBAPIError) and isinstance(cause.__cause__, (asyncpg.PostgresError, asyncpg.InterfaceError)):
+        cause = cause.__cause__
     if isinstance(cause, sqlite3.Error):
         return _of_sqlite(cause, place)
     if isinstance(cause, asyncpg.PostgresError) and not isinstance(cause, asyncpg.PostgresConnectionError):
@@ -45,6 +46,11 @@ def translate(error: Exception, place: str) -> Exception:
         # The driver cannot encode a value.
         return StoreError(f"{place} cannot take what was given: {_short(cause)}")
     unreachable = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, PoolTimeoutError)
+    if isinstance(cause, TimeoutError):
+        return StoreUnavailableError(
+            f"{place} does not answer: {_short(cause)}. Is the server running, and is this its address? Where it runs, "
+            "another session may hold a lock on what was asked for: look for its `wait_event_type` in pg_stat_activity"
+        )
     if isinstance(cause, unreachable) or isinstance(error, (OperationalError, InterfaceError)):
         return StoreUnavailableError(
             f"{place} does not answer: {_short(cause)}. Is the server running, and is this its address?"

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import asyncpg
@@ -39,7 +39,9 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 10.0
 STATEMENT_SECONDS = 60.0
-"""How long a statement may take before its connection counts as dead."""
+"""How long a statement may take at most before its connection counts as dead."""
+LEAST_SECONDS = 1.0
+"""How long a statement of the store's own may take however little patience it has: a healthy server needs some time."""
 
 
 def make_engine(url: URL, patience: float) -> AsyncEngine:
@@ -57,6 +59,7 @@ def make_engine(url: URL, patience: float) -> AsyncEngine:
         starting[driver] = asyncio.get_running_loop().call_later(CONNECT_SECONDS, driver.terminate)
         return driver
 
+    # For migrations and a tool's own statements; those of the store have less time, see `PostgresDatabase.limited`.
     options: dict[str, Any] = {"async_creator_fn": connect, "command_timeout": STATEMENT_SECONDS}
     if url.query.get("prepared_statement_cache_size") == "0":
         options.update(statement_cache_size=0, prepared_statement_name_func=lambda: "")
@@ -200,12 +203,30 @@ class PostgresDatabase(Database):
 
     @asynccontextmanager
     async def limited(self, connection: AsyncConnection) -> AsyncIterator[None]:
-        # Whatever waits for a connection that is ended learns it at once. An app's own engine may have no limit.
         driver = (await connection.get_raw_connection()).driver_connection
         assert driver is not None
-        timer = asyncio.get_running_loop().call_later(STATEMENT_SECONDS, driver.terminate)
+        with self._ending(driver):
+            yield
+
+    @contextmanager
+    def _ending(self, driver: asyncpg.Connection) -> Iterator[None]:
+        """End the connection if the block takes longer than a statement may; what waits for it learns it at once."""
+        # Here and not by the driver alone: an app's own engine may have no limit.
+        seconds = min(STATEMENT_SECONDS, max(self.patience, LEAST_SECONDS))
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            ended = True
+            driver.terminate()
+
+        timer = asyncio.get_running_loop().call_later(seconds, end)
         try:
             yield
+        except Exception as error:
+            if ended:
+                raise TimeoutError(f"nothing came within {seconds:g} seconds") from error
+            raise
         finally:
             timer.cancel()
 
@@ -274,14 +295,12 @@ class PostgresDatabase(Database):
 
     async def _limited(self, function: Callable[[asyncpg.Connection], Coroutine[Any, Any, T]]) -> T:
         async def within(driver: asyncpg.Connection) -> T:
-            timer = asyncio.get_running_loop().call_later(STATEMENT_SECONDS, driver.terminate)
-            try:
-                return await function(driver)
-            except TimeoutError:
-                driver.terminate()
-                raise
-            finally:
-                timer.cancel()
+            with self._ending(driver):
+                try:
+                    return await function(driver)
+                except TimeoutError:
+                    driver.terminate()
+                    raise
 
         return await self._on_driver(within)
 

@@ -70,8 +70,9 @@ class SQLStore(Store):
         schema: the Postgres schema that holds the tables; None for the first of the search path.
         migrate: make or upgrade the tables at first use. None: on SQLite yes, on Postgres no.
         patience: seconds that a call waits for a database that is away, or locked by another process, before it raises
-            `StoreUnavailableError`. The first call of all does not wait for a server that is away: its address may be
-            wrong.
+            `StoreUnavailableError`; twice that where a connection hangs or a row of Postgres stays locked, since a
+            new connection is tried. The first call of all does not wait for a server that is away: its address may
+            be wrong.
 
     Raises:
         ConfigError: the target is none of these, or another argument cannot work.
