@@ -4,8 +4,10 @@ The two halves of a turn: ask the model, and make the calls it asks for. Both wr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,7 @@ from alpineagents.models.base import Delta, Emitted, window_of
 from alpineagents.models.tally import Tally
 from alpineagents.repair import Step
 from alpineagents.results import Limited, can_keep, is_readable, keep
-from alpineagents.runner import Run
+from alpineagents.runner import BEATS_PER_LEASE, Run
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
 from alpineagents.subagents import waiting_in
@@ -238,6 +240,10 @@ async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
     _raise_first(failures)
 
 
+_TURN_SECONDS = 0.15
+"""Who waits for SQLite's lock looks for it every 0.1 seconds, and would never find it free between two long calls."""
+
+
 class _UndoneError(Exception):
     """Rolls back what a tool did whose call has no good result."""
 
@@ -246,6 +252,7 @@ async def _make_in_transaction(
     agent: Agent[Any], tool: Tool, run: Run, state: CallState, args: dict[str, object]
 ) -> ToolResult:
     results: list[ToolResult] = []
+    tool, start = _soon_ended(tool, run), time.monotonic()
 
     async def work(connection: AsyncConnection) -> list[Step]:
         results.append(await execute(tool, state.call, _context(run, state, connection), args))
@@ -259,7 +266,19 @@ async def _make_in_transaction(
         await run.record_all([_finished(state, results[0], _limited(agent, tool, run, state, results[0]))])
     # Not before: another connection would wait for the transaction that waits for it.
     await keep(run.store, run.state, _limited(agent, tool, run, state, results[0]).whole)
+    if run.store is not None and run.store.transaction_seconds is not None and time.monotonic() - start > _TURN_SECONDS:
+        await anyio.sleep(_TURN_SECONDS)
     return results[0]
+
+
+def _soon_ended(tool: Tool, run: Run) -> Tool:
+    """Return a transaction tool with the time that it has where its transaction holds up other writers."""
+    held = run.store.transaction_seconds if run.store is not None else None
+    if held is None:
+        return tool
+    # The heartbeats of other runs are among these writers: one that is due now, and waits, must come in time.
+    limits = (held, run.lease / BEATS_PER_LEASE, tool.timeout)
+    return replace(tool, timeout=min(limit for limit in limits if limit is not None))
 
 
 def _limited(agent: Agent[Any], tool: Tool, run: Run, state: CallState, result: ToolResult) -> Limited:

@@ -111,6 +111,11 @@ class Store:
     has_transactions: bool = False
     """Whether `transaction` works, so that tools made with `@tool(transaction=True)` can be used."""
 
+    @property
+    def transaction_seconds(self) -> float | None:
+        """How long a tool may hold a transaction, since it holds up all other writers; None where it does not."""
+        return None
+
     # -------------------------------------------------------------------------------------------- what a backend does
 
     async def append(

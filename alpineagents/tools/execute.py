@@ -140,12 +140,15 @@ async def execute(
             return await _enter(tool, context, arguments, place, late)
     finally:
         place.leave()
+    return _told("error", f"{tool.name} took longer than the {tool.timeout:g} seconds that it may take{_left(tool)}.")
+
+
+def _left(tool: Tool) -> str:
+    """Say what is left of a call that took too long."""
+    if tool.transaction:
+        return " in a transaction. It was stopped, and what it did in the database was undone"
     left = "It was stopped, and may have had a part of its effect" if tool.is_async else "It may still be running"
-    return _told(
-        "error",
-        f"{tool.name} took longer than the {tool.timeout:g} seconds that it may take. {left}. "
-        "Check what is there before you decide to repeat it.",
-    )
+    return f". {left}. Check what is there before you decide to repeat it"
 
 
 async def _enter(

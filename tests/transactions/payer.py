@@ -43,7 +43,7 @@ def reply(request: Request) -> object:
 
 async def main() -> None:
     async with SQLStore(url, migrate=True) as store:
-        agent = Agent(FakeModel(reply), tools=[pay], store=store, lease=0.5)
+        agent = Agent(FakeModel(reply), tools=[pay], store=store, lease=2.0)
         try:
             state = await store.load(state_id)
         except StateNotFoundError:

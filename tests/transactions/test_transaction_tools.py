@@ -9,8 +9,10 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from alpineagents import (
@@ -20,8 +22,10 @@ from alpineagents import (
     Message,
     SQLStore,
     State,
+    StateBusyError,
     StateConflictError,
     StoreError,
+    Tool,
     ToolContext,
     ToolError,
     tool,
@@ -199,6 +203,121 @@ async def test_no_connection_is_left_out(store: SQLStore, engine: AsyncEngine, u
             await agent.run("Pay")
         assert apps_own.sync_engine.pool.checkedout() == 0  # type: ignore[attr-defined]
     await apps_own.dispose()
+
+
+async def test_a_savepoint_keeps_an_error_from_the_transaction(store: SQLStore, engine: AsyncEngine) -> None:
+    """What a tool did before and after a statement that failed in a savepoint is kept."""
+
+    @tool(transaction=True)
+    async def pay_twice(context: ToolContext) -> str:
+        """Pay around an error."""
+        assert context.connection is not None
+        await context.connection.execute(text("INSERT INTO payments (amount) VALUES (1)"))
+        with pytest.raises(IntegrityError):
+            async with context.connection.begin_nested():
+                await context.connection.execute(text("INSERT INTO payments (amount) VALUES (2)"))
+                await context.connection.execute(text("INSERT INTO payments (amount) VALUES (NULL)"))
+        await context.connection.execute(text("INSERT INTO payments (amount) VALUES (3)"))
+        return "paid"
+
+    await Agent(FakeModel([tool_call("pay_twice"), "Done."]), tools=[pay_twice], store=store).run("Pay")
+
+    assert await payments(engine) == [1, 3]
+
+
+@tool(transaction=True)
+async def pay_for_ever(context: ToolContext) -> str:
+    """Pay, and come to no end."""
+    assert context.connection is not None
+    await context.connection.execute(text("INSERT INTO payments (amount) VALUES (1)"))
+    await asyncio.Event().wait()
+    return "never"
+
+
+@tool(transaction=True)
+async def count_for_ever(context: ToolContext) -> str:
+    """Make a statement that comes to no end."""
+    assert context.connection is not None
+    await context.connection.execute(text("INSERT INTO payments (amount) VALUES (1)"))
+    endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    await context.connection.execute(text(endless))
+    return "never"
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "endless, patience, lease, seconds",
+    [
+        (pay_for_ever, 20.0, 2.0, "0.5"),
+        (count_for_ever, 20.0, 2.0, "0.5"),
+        (pay_for_ever, 4.0, 600.0, "2"),
+        (pay_for_ever, 0.0, 600.0, "1"),
+    ],
+    ids=["lease", "lease, in a statement", "patience", "no patience"],
+)
+async def test_a_tool_that_keeps_a_sqlite_file_locked_is_ended(
+    url: str, store: SQLStore, engine: AsyncEngine, endless: Tool, patience: float, lease: float, seconds: str
+) -> None:
+    """After half of the patience or a quarter of the lease its effect is undone, and the model is told."""
+    model = FakeModel([tool_call(endless.name), "It took too long."])
+    async with SQLStore(url, patience=patience) as hasty:
+        with anyio.fail_after(15):
+            assert await Agent(model, tools=[endless], store=hasty, lease=lease).run("Pay") == "It took too long."
+
+    result = model.requests[1].messages[-1].tool_results[0]
+    assert (result.outcome, result.text) == (
+        "error",
+        (
+            f"{endless.name} took longer than the {seconds} seconds that it may take in a transaction. "
+            "It was stopped, and what it did in the database was undone."
+        ),
+    )
+    assert await payments(engine) == []
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_tools_own_timeout_counts_where_it_is_shorter(store: SQLStore, engine: AsyncEngine) -> None:
+    """It may ask for less than it would have."""
+    hurried = pay_for_ever.copy(timeout=0.05)
+    model = FakeModel([tool_call("pay_for_ever"), "Too long."])
+
+    await Agent(model, tools=[hurried], store=store).run("Pay")
+
+    assert "longer than the 0.05 seconds" in model.requests[1].messages[-1].tool_results[0].text
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_run_beside_long_transactions_keeps_its_state(url: str, store: SQLStore, engine: AsyncEngine) -> None:
+    """Its heartbeats get through between them, although they last longer than its lease; so do messages to it."""
+    entered, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        entered.set()
+        await ended.wait()
+        return "waited"
+
+    patient = Agent(FakeModel([tool_call("wait"), "Waited."]), tools=[wait], store=store, lease=2.0)
+    running = asyncio.create_task(patient.run("Wait", id="patient"))
+    await entered.wait()
+    async with SQLStore(url, patience=4.0) as other:
+        calls = [tool_call("pay_for_ever") for _ in range(5)]
+        blocking = Agent(FakeModel([calls, "Too long."]), tools=[pay_for_ever], store=other, lease=2.0)
+        with anyio.fail_after(30):
+            _, revision = await asyncio.gather(blocking.run("Pay"), other.post("patient", Message.user("Hurry")))
+
+        assert revision > 1
+        with pytest.raises(StateBusyError):
+            await Agent(FakeModel([]), tools=[wait], store=other).resume("patient")
+        ended.set()
+        assert await running == "Waited."
+
+
+def test_only_on_sqlite_a_transaction_is_bounded(tmp_path: Path) -> None:
+    """On Postgres it holds the rows that the tool touched, and those alone."""
+    assert SQLStore(tmp_path / "agents.db").transaction_seconds == 10.0
+    assert SQLStore("postgresql://bob@localhost/agents").transaction_seconds is None
 
 
 @pytest.mark.parametrize("moment", ["entered", "paid", "committed"])

@@ -62,7 +62,10 @@ def _of_sqlite(error: sqlite3.Error, place: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", None)
     # The low byte is the code itself, the rest says more about it.
     if code is not None and code & 0xFF in _LATER:
-        return StoreUnavailableError(f"{place} is locked by another process that does not let go: {_short(error)}")
+        return StoreUnavailableError(
+            f"{place} is locked by another process, or by a tool in a transaction, that does not let go: "
+            f"{_short(error)}"
+        )
     if code is not None and code & 0xFF == sqlite3.SQLITE_CANTOPEN:
         return StoreUnavailableError(f"{place} cannot be opened. Is there such a folder, and may you write to it?")
     return StoreError(f"{place} failed: {_short(error)}")

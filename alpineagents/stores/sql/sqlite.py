@@ -4,6 +4,7 @@ SQLite: each transaction is one function on the driver's thread, so nothing can 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 import weakref
@@ -55,6 +56,16 @@ def make_engine(url: URL, patience: float) -> AsyncEngine:
     def reset(connection: Any, _record: object, state: PoolResetState) -> None:
         if state.asyncio_safe and connection.driver_connection.in_transaction:
             connection.rollback()
+
+    @event.listens_for(engine.sync_engine, "invalidate")
+    def interrupt(connection: Any, _record: object, _error: object) -> None:
+        # Nobody waits for its statement any more. It would hold up the closing; and as long as somebody holds it, so
+        # would a cursor's traceback, even a closed connection keeps the file locked, unless it was rolled back.
+        driver = connection.driver_connection
+        if driver._connection is None:
+            return
+        driver._conn.interrupt()
+        driver._tx.put_nowait((asyncio.get_running_loop().create_future(), driver._conn.rollback))
 
     return engine
 
@@ -110,6 +121,8 @@ class SQLiteDatabase(Database):
         await _on_thread_of(await _driver_of(connection), lambda db: db.execute("COMMIT"))
 
     async def _throw_away(self, connection: AsyncConnection) -> None:
+        if connection.invalidated:
+            return  # a statement of the block's was cancelled, so SQLAlchemy has closed it already
         # The connection of a database in memory is the database, so it is kept.
         await _on_thread_of(await _driver_of(connection), lambda db: db.rollback())
         if not isinstance(self.engine.pool, StaticPool):

@@ -56,6 +56,9 @@ PAGE = 1_000
 PATIENCE_SECONDS = 20.0
 """How long a call waits, unless told otherwise, for a database that is away or locked."""
 
+LEAST_SECONDS = 1.0
+"""How long a tool may hold a transaction in SQLite although other writers have less patience."""
+
 
 class SQLStore(Store):
     """
@@ -105,6 +108,12 @@ class SQLStore(Store):
         self._databases = Databases(where, schema, wanted, float(patience))
         # The one connection of a database in memory serves all at once, so no transaction can be left open in it.
         self.has_transactions = not self._databases.in_memory
+
+    @property
+    def transaction_seconds(self) -> float | None:
+        # Of SQLite a transaction holds the file's only write lock. A writer that waits for it must not lose patience.
+        in_sqlite = self._databases.url.get_backend_name() == "sqlite"
+        return max(self._databases.patience / 2, LEAST_SECONDS) if in_sqlite else None
 
     def __repr__(self) -> str:
         scope = f", namespace={self.namespace!r}" if self.namespace else ""
