@@ -103,6 +103,7 @@ BREAKS = [
     ("HidesOwners", "info_says_who_owns_a_state", "has lease_until) = (None, False)"),
     ("LeavesLeases", "a_renew_of_a_deleted_state_does_not_make_it_again", "holds the one made after it"),
     ("TearsAppends", "a_save_that_is_cancelled_anywhere_is_whole", "an append is one transaction"),
+    ("TearsAppends", "a_reader_sees_none_or_all_of_an_append", "in one step"),
     ("RaisesWhenCancelled", "a_load_that_is_cancelled_anywhere_leaves_the_store_usable", "not CancelledError"),
     ("LeaksLocks", "a_load_that_is_cancelled_anywhere_leaves_the_store_usable", "the lock was not given back"),
 ]

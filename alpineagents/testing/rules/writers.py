@@ -4,9 +4,12 @@ Many writers: of those that race for a revision one is let in, and nothing is lo
 
 from __future__ import annotations
 
-import anyio
+from contextlib import suppress
 
-from alpineagents.errors import StateConflictError, StateExistsError
+import anyio
+import anyio.lowlevel
+
+from alpineagents.errors import StateConflictError, StateExistsError, StateNotFoundError
 from alpineagents.messages import Message
 from alpineagents.state import State
 from alpineagents.stores.base import Store
@@ -17,6 +20,13 @@ from alpineagents.testing.rules.inbox import ATOMIC
 ROUNDS = 30
 WRITERS = 4
 EACH = 8
+MANY = 20
+APPENDS = 5
+
+ONE_STEP = (
+    "append() must make all of its Events visible in one step. In a database write them in one transaction; in memory "
+    "put them in with no await in between"
+)
 
 
 class WriterRules(Rules):
@@ -94,6 +104,31 @@ class WriterRules(Rules):
         assert sorted(words[1:]) == sorted(wanted), (
             f"{WRITERS} writers of {EACH} Events each left {len(words) - 1} of {len(wanted)}: {ATOMIC}"
         )
+
+    async def test_a_reader_sees_none_or_all_of_an_append(self, store: Store) -> None:
+        """While many Events are appended, a reader beside the writer finds the State before them or behind them."""
+        state, seen, done = said(*["one"] * MANY), set[int](), anyio.Event()
+
+        async def read() -> None:
+            while not done.is_set():
+                with suppress(StateNotFoundError):
+                    seen.add(len([event async for event in store.read(state.id)]))
+                await anyio.lowlevel.checkpoint()
+
+        async def write() -> None:
+            for _ in range(APPENDS):
+                await store.save(state)
+                for _ in range(MANY):
+                    state.add_message(Message.user("more"))
+            done.set()
+
+        with patience():
+            async with anyio.create_task_group() as group:
+                group.start_soon(read)
+                group.start_soon(write)
+
+        partial = sorted(count for count in seen if count % MANY)
+        assert not partial, f"beside appends of {MANY} Events each a reader saw {partial} Events: {ONE_STEP}"
 
     async def test_two_saves_of_one_state_at_once_store_it_once(self, store: Store) -> None:
         """The same Events come with the same append id."""
