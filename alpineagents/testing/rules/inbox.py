@@ -5,6 +5,7 @@ The inbox: anyone may add to a State at any time, and nothing is lost.
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 
 from alpineagents.errors import AlreadyDecidedError, StateConflictError
 from alpineagents.events import AgentInfo, ApprovalRequested, ModelReplied, ModelRequested, RunStarted, RunStopped
@@ -28,6 +29,12 @@ def waiting(*call_ids: str) -> State:
     for call_id in call_ids:
         state.record(ApprovalRequested, call_id=call_id, digest="d")
     return state
+
+
+async def _steps(count: int) -> None:
+    # Two tasks that take turns evenly may never meet; these take their steps in every phase to each other.
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
 
 
 class InboxRules(Rules):
@@ -67,6 +74,7 @@ class InboxRules(Rules):
 
         async def post() -> None:
             for number in range(8):
+                await _steps(number % 3)
                 await store.post(state.id, Message.user(f"posted {number}"))
 
         async def save() -> None:
@@ -74,6 +82,7 @@ class InboxRules(Rules):
                 while True:
                     loaded = await store.load(state.id)
                     loaded.add_message(Message.user(f"saved {number}"))
+                    await _steps(number % 4)
                     try:
                         await store.save(loaded)
                         break
