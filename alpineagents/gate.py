@@ -8,10 +8,12 @@ process that goes on, and a replay, need no clock and no rule to know it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
 
 from alpineagents import clock
 from alpineagents.approvals import EXPIRY, decision, is_over
@@ -89,13 +91,13 @@ async def _ask_rules(
     made = verdict.decision
     args = made.args if isinstance(made, Allow) and call.approval is None and not call.starts else None
     if args is not None and args != call.call.args:
-        edited = check(tool, call.call.model_copy(update={"args": args}))
-        if isinstance(edited, dict):
+        verdict, edited = await _edited(rules, run, call, tool, verdict, args)
+        made = verdict.decision
+        if isinstance(made, Allow):
             digest = digest_of(signature, args)
             passed.steps.append(_decided(call.call, digest, approved=True, by=verdict.by, args=args))
             passed.ready[call.call.id] = edited
             return
-        made = Deny(f"the rule changed the arguments to some that do not fit: {_text(edited)}")
     if isinstance(made, Deny):
         digest = digest_of(signature, call.call.args)
         passed.steps.append(_decided(call.call, digest, approved=False, by=verdict.by, note=made.reason))
@@ -113,6 +115,19 @@ async def _ask_rules(
         passed.ready[call.call.id] = values
     else:
         passed.steps.append(_asking(call, tool, made if isinstance(made, Ask) else Ask()))
+
+
+async def _edited(
+    rules: Permissions | None, run: Run, call: CallState, tool: Tool, verdict: Verdict, args: Mapping[str, JsonValue]
+) -> tuple[Verdict, dict[str, object]]:
+    """Return what the rules say of a call as one of them changed it, and its values: a denial of these counts too."""
+    changed = call.call.model_copy(update={"args": dict(args)})
+    values = check(tool, changed, list(run.agent.tools))
+    if isinstance(values, ToolResult):
+        return Verdict(Deny(f"the rule changed the arguments to some that do not fit: {_text(values)}"), verdict.by), {}
+    request = ToolRequest(changed, tool, values, run.state)
+    again = await bound(_plain(tool) if rules is None else await rules.decide(request), request, run.caller)
+    return (again if isinstance(again.decision, Deny) else verdict), values
 
 
 def _plain(tool: Tool) -> Verdict:

@@ -386,3 +386,21 @@ async def test_a_waiting_state_asks_its_rules_no_more(store: Store) -> None:
     state = await store.load("s")
     assert isinstance(state.stopped, WaitingForApproval)
     assert len(of(state, ApprovalRequested)) == 1
+
+
+@pytest.mark.parametrize("first", ["denial", "edit"])
+async def test_a_denial_counts_for_the_arguments_that_a_rule_puts_in(first: str) -> None:
+    """What one rule changes, the others look at again, in whatever order they stand."""
+    never = deny(when=lambda request: request.values["amount"] > 100, reason="never")
+    rules = [never, lambda request: Allow(args={"amount": 999})]
+    agent = Agent(
+        FakeModel([tool_call("pay", amount=1), "Well."]),
+        tools=[pay],
+        permissions=rules if first == "denial" else rules[::-1],
+    )
+    state = State(messages=[Message.user("Pay 1")])
+
+    await agent.run(state)
+
+    assert (outcomes(state), of(state, ToolStarted)) == ({"pay": "denied"}, [])
+    assert "never" in results(state)[0]
