@@ -311,6 +311,8 @@ class Agent(Generic[OutputT]):
 
         if not state.messages and not state.pending_calls:
             raise ConfigError(f'{state!r} has no message to answer: state.add_message(Message.user("…"))')
+        if caller is None:
+            _refuse_open_child(state)
         if self.store is not None and caller is None:
             self.store.check_scope(state)
         async with reported(self.reporter) as reports:
@@ -525,6 +527,18 @@ class Agent(Generic[OutputT]):
 
 def _unread(_item: Item) -> None:
     """Take the items of a run that nobody streams."""
+
+
+def _refuse_open_child(state: State) -> None:
+    """Refuse to carry on alone what serves a call of another State: that one's rules bind it, and wait for its end."""
+    value = state.snapshot()
+    if value.parent is None or value.parent.state_id != state.parent_id:
+        return
+    if value.run_id is not None or state.pending_calls:
+        raise ConfigError(
+            f"State {state.id!r} serves a call of State {value.parent.state_id!r}, which carries it on: "
+            f"await agent.resume({value.parent.state_id!r})"
+        )
 
 
 def _waits(message: Message, state: State) -> bool:

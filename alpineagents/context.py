@@ -91,6 +91,22 @@ def split(messages: Sequence[Message], keep: int) -> tuple[Sequence[Message], Se
     return messages[:place], messages[place:]
 
 
+def unanswered(head: Sequence[Message]) -> tuple[Message, ...]:
+    """
+    Return what a person said last in messages that a summary will stand for, if no answer to it is among them.
+
+    Example:
+        >>> [message.text for message in unanswered([Message.user("Why?"), Message.notice("It is noon.")])]
+        ['Why?']
+    """
+    for message in reversed(head):
+        if message.is_plain and not message.is_notice:
+            return (message,)
+        if message.role == "assistant" and not message.tool_calls:
+            break
+    return ()
+
+
 def worth_a_summary(head: Sequence[Message]) -> bool:
     """Tell whether a summary can be shorter than these messages: it cannot be if they are one already, or none."""
     return len(head) > 1 or (len(head) == 1 and not head[0].text.startswith(PREFACE))

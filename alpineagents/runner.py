@@ -215,7 +215,7 @@ class Run:
                     tool = self.agent.tools.get(call.call.name)
                     await self.calling(self.agent, tool, call.call.id).load()
             await self.record_all(repairs(value, self.agent.tools, self.agent.on_unknown, forked=forked))
-            if value.run_id is not None or any(call.waits for call in value.calls.values()):
+            if value.run_id is not None or isinstance(value.stopped, WaitingForApproval):
                 self._unserved = unserved_cancel(self._before())
         except BaseException:
             self.state.drop_unsaved(self.id)

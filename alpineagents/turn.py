@@ -19,6 +19,7 @@ from alpineagents.context import (
     split,
     summarized,
     summary_request,
+    unanswered,
     worth_a_summary,
 )
 from alpineagents.errors import ContextTooLongError, ProviderError, said
@@ -115,7 +116,8 @@ async def _summarize(agent: Agent[Any], run: Run, instructions: str | None, keep
         error = ProviderError(f"model {agent.model.name!r} was asked for a summary and gave none")
         run.journal.add(ModelFailed, outcome="failed", error="ProviderError", message=str(error), usage=reply.usage)
         raise error
-    messages = summarized(summary, split(run.state.messages, keep)[1])
+    head, tail = split(run.state.messages, keep)
+    messages = summarized(summary, (*unanswered(head), *tail))
     await run.journal.record(ContextChanged, reason="compact", messages=messages, usage=reply.usage)
     return summary
 

@@ -345,7 +345,7 @@ async def test_a_state_that_is_too_long_for_its_model_recovers(store: Store) -> 
 
     assert [type(event).__name__ for event in of(state, ModelFailed)] == ["ModelFailed"]
     assert of(state, ModelFailed)[0].error == "ContextTooLongError"
-    assert [message.text for message in state.messages] == [PREFACE + "They talked.", "done"]
+    assert [message.text for message in state.messages] == [PREFACE + "They talked.", "Look", "done"]
     assert max(size_of(request) for request in model.requests[2:]) < 5_000
     await check_closed(store, state)
 
@@ -439,7 +439,7 @@ async def test_what_is_kept_gives_way_where_it_fills_the_window_alone() -> None:
 
     assert await Agent(model, tools=[look], loop=bounded).run(state) == "done"
 
-    assert [message.text for message in state.messages] == [PREFACE + "They talked.", "done"]
+    assert [message.text for message in state.messages] == [PREFACE + "They talked.", "Look", "done"]
 
 
 async def test_a_window_that_is_not_known_is_told_before_the_model_is_asked() -> None:
@@ -466,3 +466,34 @@ def test_what_is_cut_keeps_its_ends(length: int, limit: int) -> None:
 
     assert shorter.replace("\n", "").startswith(text[: limit * 2 // 3])
     assert shorter == text if length <= limit else f"{length - limit:,} characters left out" in shorter
+
+
+async def test_a_question_stays_while_calls_for_its_answer_are_made(store: Store) -> None:
+    """It is not the last message by then, and a summary need not repeat it."""
+
+    @tool(read_only=True)
+    def read(page: int) -> str:
+        """Read a page."""
+        return "z" * 700
+
+    def respond(request: Request) -> object:
+        if request.system and request.system.startswith("You write summaries"):
+            return "Some pages were read."
+        if size_of(request) > 500:
+            raise ContextTooLongError("too long")
+        read_so_far = sum(len(message.tool_results) for message in request.messages)
+        return tool_call("read", page=read_so_far) if read_so_far < 3 and len(asked) < 5 else "fini"
+
+    asked: list[Request] = []
+
+    def counted(request: Request) -> object:
+        asked.append(request)
+        return respond(request)
+
+    agent = Agent(FakeModel(counted), tools=[read], store=store)  # type: ignore[arg-type]
+
+    assert await agent.run("Count the peaks on every page; answer in French.", id="s") == "fini"
+
+    loaded = await store.load("s")
+    assert of(loaded, ContextChanged)
+    assert [message.text for message in loaded.messages][1] == "Count the peaks on every page; answer in French."

@@ -621,3 +621,35 @@ async def test_a_fork_does_not_take_over_a_child_that_works(store: Store) -> Non
     assert fork.usage.requests == 2
     [waiting] = await store.approvals()
     assert waiting.parent_id == "s"
+
+
+async def test_a_parent_that_waits_for_its_child_can_be_asked_to_stop(store: Store) -> None:
+    """Its next run stops, and so does the child: the question is taken back, and nothing is paid."""
+    till = Till()
+    agent = Agent(head("5"), tools=[till.clerk()], store=store)
+    await agent.run("Pay 5", id="p")
+    (asked,) = await store.approvals()
+    await store.cancel("p", by="Ada")
+
+    assert await agent.resume("p") is None
+
+    assert (await store.load("p")).stopped == StoppedByCancel(by="Ada")
+    assert (await store.info(asked.state_id)).status == "cancelled"
+    assert (await store.approvals(), till.paid) == ([], [])
+
+
+async def test_a_child_is_carried_on_by_its_parent_only(store: Store) -> None:
+    """Alone, the rules of its parent would not bind it, and the parent would not hear of its end."""
+    till = Till()
+    clerk = till.clerk(store=store)
+    agent = Agent(head("5"), tools=[clerk], store=store)
+    await agent.run("Pay 5", id="p")
+    (asked,) = await store.approvals()
+    await store.approve("p", asked.call_id, by="Ada")
+
+    with pytest.raises(ConfigError, match=r"serves a call of State 'p'.*resume\('p'\)"):
+        await clerk.resume(asked.state_id)
+
+    assert till.paid == []
+    assert await agent.resume("p") == "All done."
+    assert till.paid == [5]
