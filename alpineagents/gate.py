@@ -120,13 +120,16 @@ async def _ask_rules(
 async def _edited(
     rules: Permissions | None, run: Run, call: CallState, tool: Tool, verdict: Verdict, args: Mapping[str, JsonValue]
 ) -> tuple[Verdict, dict[str, object]]:
-    """Return what the rules say of a call as one of them changed it, and its values: a denial of these counts too."""
+    """Return what the rules say of a call as one of them changed it, and its values: what they say of these counts."""
     changed = call.call.model_copy(update={"args": dict(args)})
     values = check(tool, changed, list(run.agent.tools))
     if isinstance(values, ToolResult):
         return Verdict(Deny(f"the rule changed the arguments to some that do not fit: {_text(values)}"), verdict.by), {}
     request = ToolRequest(changed, tool, values, run.state)
     again = await bound(_plain(tool) if rules is None else await rules.decide(request), request, run.caller)
+    if isinstance(again.decision, Ask):
+        # A person would be shown the model's arguments, not these.
+        return Verdict(Deny("a rule changed the arguments to some that a person has to be asked about"), again.by), {}
     return (again if isinstance(again.decision, Deny) else verdict), values
 
 

@@ -404,3 +404,15 @@ async def test_a_denial_counts_for_the_arguments_that_a_rule_puts_in(first: str)
 
     assert (outcomes(state), of(state, ToolStarted)) == ({"pay": "denied"}, [])
     assert "never" in results(state)[0]
+
+
+async def test_a_rule_cannot_change_arguments_past_a_question() -> None:
+    """To some that a person has to be asked about: nobody was shown them, so the call is refused."""
+    rules = [ask(when=lambda request: request.values["amount"] > 100), lambda request: Allow(args={"amount": 999})]
+    agent = Agent(FakeModel([tool_call("pay", amount=1), "Well."]), tools=[pay], permissions=rules)
+    state = State(messages=[Message.user("Pay 1")])
+
+    await agent.run(state)
+
+    assert (outcomes(state), of(state, ToolStarted)) == ({"pay": "denied"}, [])
+    assert "a person has to be asked about" in results(state)[0]
