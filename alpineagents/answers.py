@@ -4,6 +4,7 @@ Answers of a shape: within the conversation, and beside it. A model that misses 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from pydantic import JsonValue
 
 from alpineagents.errors import EventOrderError, OutputError
 from alpineagents.events import Asked, Finished, MessageAdded, ModelReplied
-from alpineagents.messages import Message, Reply, TextBlock
+from alpineagents.messages import FailedModel, Message, Reply, TextBlock
 from alpineagents.models.tally import Tally
 from alpineagents.output import Shape
 from alpineagents.runner import Run
@@ -80,7 +81,7 @@ async def ask_beside(agent: Agent[Any], run: Run, prompt: str, shape: Shape[Any]
     if run.state.pending_calls:
         reason = "calls have no result yet: await agent.use_tools(state)"
         raise EventOrderError(run.state.id, "asked", run.state.revision + 1, reason)
-    usage = Usage()
+    took = _Took()
     messages = (*run.state.messages, Message.user(prompt))
     output = None if shape is None else shape.spec
     problem: OutputError | None = None
@@ -92,9 +93,9 @@ async def ask_beside(agent: Agent[Any], run: Run, prompt: str, shape: Shape[Any]
             try:
                 reply = checked(await agent.model.respond(request, emit=tally), agent)
             except BaseException as error:
-                usage += tally.spent(error)
+                took.add(tally.spent(error), tally.by, tally.failures)
                 raise
-            usage += reply.usage
+            took.add(reply.usage, reply.by, reply.failures)
             try:
                 value, answer = _read(reply.message, shape)
             except OutputError as error:
@@ -103,14 +104,29 @@ async def ask_beside(agent: Agent[Any], run: Run, prompt: str, shape: Shape[Any]
                 said = (Message(role="assistant", content=(TextBlock(text=error.text),)),) if error.text else ()
                 messages = (*messages, *said, Message.notice(str(error)))
             else:
-                took, usage = usage, Usage()
-                await run.journal.record(Asked, of="model", question=prompt, answer=answer, usage=took)
+                told, took = took.fields(), _Took()
+                await run.journal.record(Asked, of="model", question=prompt, answer=answer, **told)
                 return value
         assert problem is not None
         raise problem
     finally:
-        if usage.requests:
-            run.journal.add(Asked, of="model", question=prompt, usage=usage)
+        if took.usage.requests:
+            run.journal.add(Asked, of="model", question=prompt, **took.fields())
+
+
+@dataclass
+class _Took:
+    """What a question took: tokens, and which Models."""
+
+    usage: Usage = field(default_factory=Usage)
+    by: str = ""
+    failures: tuple[FailedModel, ...] = ()
+
+    def add(self, usage: Usage, by: str, failures: tuple[FailedModel, ...]) -> None:
+        self.usage, self.by, self.failures = self.usage + usage, by, (*self.failures, *failures)
+
+    def fields(self) -> dict[str, Any]:
+        return {"usage": self.usage, "by": self.by, "failures": self.failures}
 
 
 def _stop_reason(state: State) -> str:

@@ -231,6 +231,8 @@ class Asked(_Event):
 
     Attributes:
         of: whom.
+        by: name of the Model that was asked last, where it is one of several; "" where there is one, or the first was.
+        failures: the Models that were asked before it.
     """
 
     kind: Literal["asked"] = "asked"
@@ -238,6 +240,8 @@ class Asked(_Event):
     question: Text
     answer: Json = None
     usage: Usage = Usage()
+    by: Text = Field(default="", exclude_if=_is_default)
+    failures: tuple[FailedModel, ...] = Field(default=(), exclude_if=_is_default)
 
 
 class ContextChanged(_Event):
@@ -249,6 +253,8 @@ class ContextChanged(_Event):
     Attributes:
         messages: the new context.
         extra_data: the new extra data; None where it stays.
+        by: name of the Model that wrote the summary, where it is one of several, as in `ModelReplied`.
+        failures: the Models that were asked before it.
     """
 
     kind: Literal["context_changed"] = "context_changed"
@@ -256,6 +262,8 @@ class ContextChanged(_Event):
     messages: tuple[Message, ...]
     extra_data: Json = None
     usage: Usage = Usage()
+    by: Text = Field(default="", exclude_if=_is_default)
+    failures: tuple[FailedModel, ...] = Field(default=(), exclude_if=_is_default)
 
 
 class DataChanged(_Event):

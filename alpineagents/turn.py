@@ -118,7 +118,8 @@ async def _summarize(agent: Agent[Any], run: Run, instructions: str | None, keep
         raise error
     head, tail = split(run.state.messages, keep)
     messages = summarized(summary, (*unanswered(head), *tail))
-    await run.journal.record(ContextChanged, reason="compact", messages=messages, usage=reply.usage)
+    told = {"usage": reply.usage, "by": reply.by, "failures": reply.failures}
+    await run.journal.record(ContextChanged, reason="compact", messages=messages, **told)
     return summary
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from alpineagents import (
     Agent,
+    Asked,
     ConfigError,
+    ContextChanged,
     FallbackModel,
     MemoryStore,
     Model,
@@ -255,3 +257,19 @@ async def test_a_client_of_the_callers_own_is_not_shared(serve: Serve) -> None:
 
         assert not client.is_closed
     assert server.connections == 2
+
+
+async def test_a_question_and_a_summary_say_who_failed_before() -> None:
+    """As a reply does: what was asked beside the conversation is in the history too."""
+    near = FakeModel([ProviderError("down")] * 3, name="near")
+    far = FakeModel(["Hi", "4,478 m", "They talked."], name="far")
+    agent = Agent(FallbackModel([near, far]))
+    state = State(messages=[Message.user("Hello")])
+    await agent.run(state)
+
+    await agent.ask(state, "How high?")
+    await agent.compact(state, keep=0)
+
+    told = [event for event in state.history if isinstance(event, (Asked, ContextChanged))]
+    assert [(event.by, [failed.name for failed in event.failures]) for event in told] == [("far", ["near"])] * 2
+    assert all(event.failures[0].message == "down" for event in told)
