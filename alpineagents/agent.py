@@ -1,5 +1,8 @@
 """
 The Agent: settings only. It is never saved and never changed by a run, so one Agent serves any number of runs at once.
+
+The file is long on purpose: it is the one page on which a user finds every setting and every call. What a call does is
+in the modules below it.
 """
 
 from __future__ import annotations
@@ -313,8 +316,8 @@ class Agent(Generic[OutputT]):
             raise ConfigError(f'{state!r} has no message to answer: state.add_message(Message.user("…"))')
         if caller is None:
             _refuse_open_child(state)
-        if self.store is not None and caller is None:
-            self.store.check_scope(state)
+            if self.store is not None:
+                self.store.check_scope(state)
         async with reported(self.reporter) as reports:
 
             def tell(item: Item) -> None:
