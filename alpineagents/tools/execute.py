@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextvars
 import inspect
 import logging
 import math
 import sys
-import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import anyio.from_thread
 import anyio.lowlevel
-import anyio.to_thread
-import sniffio
-from anyio._core._eventloop import threadlocals
 
 from alpineagents.errors import ToolError, ToolInputError, ValueNotStorableError
 from alpineagents.messages import Image, Outcome, TextBlock, ToolCall
@@ -29,8 +24,7 @@ from alpineagents.tools.content import to_content
 from alpineagents.tools.context import ToolContext
 from alpineagents.tools.mistakes import listed, nearest, shorten, takes
 from alpineagents.tools.places import Place
-
-T = TypeVar("T")
+from alpineagents.tools.threads import in_thread
 
 log = logging.getLogger("alpineagents")
 
@@ -136,6 +130,8 @@ async def execute(
     place = Place(tool.places)
     await place.take()
     try:
+        if tool.timeout is None:
+            return await _enter(tool, context, arguments, place, late)
         with anyio.move_on_after(tool.timeout):
             return await _enter(tool, context, arguments, place, late)
     finally:
@@ -243,7 +239,7 @@ async def _watched(
                     anyio.from_thread.run_sync(place.free, token=token)
         return settled
 
-    return await _in_thread(watched)
+    return await in_thread(watched)
 
 
 def _ending(settled: _Settled) -> str:
@@ -264,33 +260,6 @@ def _told_late(tool: Tool, settled: _Settled, seconds: float) -> str:
 
 def _text(content: Iterable[TextBlock | Image]) -> str:
     return " ".join(block.text if isinstance(block, TextBlock) else f"[{block.media_type}]" for block in content)
-
-
-async def _in_thread(function: Callable[[], T]) -> T:
-    """
-    Run a function that raises nothing in a thread of its own, and leave it behind where the caller is cancelled.
-
-    The thread is a daemon, as trio's are: one of anyio's on asyncio would keep the process from ending as long as the
-    function runs.
-    """
-    if sniffio.current_async_library() != "asyncio":
-        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
-    done = anyio.Event()
-    token = anyio.lowlevel.current_token()
-    context = contextvars.copy_context()
-    results: list[T] = []
-
-    def work() -> None:
-        # What anyio's own worker threads know, so that `anyio.from_thread` works in a tool.
-        threadlocals.current_token = token
-        results.append(context.run(function))
-        with suppress(anyio.RunFinishedError):
-            anyio.from_thread.run_sync(done.set, token=token)
-
-    async with anyio.to_thread.current_default_thread_limiter():
-        threading.Thread(target=work, name="alpineagents-tool", daemon=True).start()
-        await done.wait()
-    return results[0]
 
 
 def _settle(tool_name: str, entered: Callable[[], Any]) -> _Settled:

@@ -7,6 +7,7 @@ It prints a line once it blocks. DOOR is `asyncio` or `sync`, PLACE says what bl
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
 from typing import NoReturn
@@ -60,7 +61,15 @@ async def respond(request: Request) -> object:
 tools = {"sync tool": wait_in_thread, "async tool": wait, "model": wait, "stubborn tool": resist}
 agent = Agent(FakeModel(respond), tools=[tools[place]], store=open_store(target))  # type: ignore[arg-type]
 
+
+async def main() -> None:
+    # With a handler of its own, asyncio has itself woken by signals. Without one, a signal that comes as the loop falls
+    # asleep is handled when it wakes up the next time.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: None)
+    await agent.run("Wait", id=state_id)
+
+
 if door == "sync":
     agent.run_sync("Wait", id=state_id)
 else:
-    asyncio.run(agent.run("Wait", id=state_id))
+    asyncio.run(main())
