@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from alpineagents import patch
@@ -43,6 +44,10 @@ from alpineagents.stopped import Stopped, StoppedByCancel, StoppedByError, Stopp
 FIRST_MESSAGE_LENGTH = 200
 
 
+# All at once, since every append folds: one attribute after the other takes half of a step.
+_parts = attrgetter(*StateSnapshot.__slots__)
+
+
 class _Draft:
     """A value while Events are folded into it; nobody but the fold sees one."""
 
@@ -54,13 +59,13 @@ class _Draft:
         def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init__(self, value: StateSnapshot) -> None:
-        for name in StateSnapshot.__slots__:
-            setattr(self, name, getattr(value, name))
+        for name, part in zip(StateSnapshot.__slots__, _parts(value), strict=True):
+            setattr(self, name, part)
         self.calls = dict(value.calls)
-        self.open_calls = sum(call.result is None for call in self.calls.values())
+        self.open_calls = len(_open_ids(self)) if self.calls else 0
 
     def freeze(self) -> StateSnapshot:
-        return StateSnapshot(*[getattr(self, name) for name in StateSnapshot.__slots__])
+        return StateSnapshot(*_parts(self))
 
 
 class _RefusedError(Exception):

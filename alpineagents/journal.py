@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.lowlevel
 
 from alpineagents.errors import AlpineAgentsError, StateBusyError, StateConflictError, StoreUnavailableError
 from alpineagents.events import Event, MessageAdded, RunStopped, is_inbox
@@ -75,7 +74,8 @@ class Journal:
         wanted = self.state.revision
         if self._store is None:
             self._tell(wanted)
-            await anyio.lowlevel.checkpoint()
+            return
+        if self.state.saved_revision >= wanted:
             return
         async with self._writing:
             if self.state.saved_revision < wanted:

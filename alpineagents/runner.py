@@ -375,6 +375,8 @@ async def _take_turns(loop: Loop, agent: Agent[Any], run: Run, turns: Turns) -> 
         if turns.taken == loop.limit:
             return StoppedByLimit(turns=loop.limit)
         turns.taken += 1
+        # Whatever its model and its tools do, a turn lets others have theirs.
+        await anyio.lowlevel.checkpoint()
         await loop.turn(agent, state)
 
 

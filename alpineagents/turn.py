@@ -237,6 +237,7 @@ async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
             failures.append(error)
             together.cancel_scope.cancel()
 
+    # Also for one alone: in a task of its own, a shield of the tool holds off what cancels the task of the run.
     async with anyio.create_task_group() as together:
         for state, args in group:
             together.start_soon(make, state, args)

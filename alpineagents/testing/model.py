@@ -78,8 +78,8 @@ class FakeModel:
         self.requests: list[Request] = []
         self._always = replies if callable(replies) else None
         self._replies: list[Answer] = [] if callable(replies) else list(replies)
-        # What each message takes, by its identity: `requests` keeps them all, and a long context is counted once.
-        self._counted: dict[int, int] = {}
+        # What messages and tools take, by identity: `requests` keeps them all, and a long context is counted once.
+        self._counted: dict[object, int] = {}
 
     @property
     def remaining(self) -> int:
@@ -114,7 +114,10 @@ class FakeModel:
         blocks = [item] if isinstance(item, (str, ToolCall, RawBlock)) else list(item)
         content = [TextBlock(text=block) if isinstance(block, str) else block for block in blocks]
         message = Message(role="assistant", content=tuple(content))
-        read = tokens_of((), request.system, request.tools) + sum(map(self._tokens_of, request.messages))
+        told = (request.system, *map(id, request.tools))
+        if told not in self._counted:
+            self._counted[told] = tokens_of((), request.system, request.tools)
+        read = self._counted[told] + sum(map(self._tokens_of, request.messages))
         usage = Usage(input_tokens=read, output_tokens=tokens_of([message]), requests=1)
         return Reply(
             message=message,
