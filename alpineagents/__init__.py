@@ -1,5 +1,6 @@
 """Agents whose every step is a row in a SQL table: what was acknowledged is never lost, and any process goes on."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from alpineagents import models, stores
@@ -74,7 +75,6 @@ from alpineagents.messages import (
 from alpineagents.models import Delta, Fallback, Model, Retry
 from alpineagents.permissions import Allow, Ask, Deny, ToolRequest
 from alpineagents.reporter import Reporter
-from alpineagents.results import read_result
 from alpineagents.snapshot import SnapshotDiff, StateSnapshot
 from alpineagents.state import State
 from alpineagents.stopped import (
@@ -205,11 +205,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from alpineagents.models import Anthropic, FallbackModel, OpenAICompatible, OpenAIResponses, resolve_model
+    from alpineagents.reading import read_result
     from alpineagents.stores import FileStore, SQLStore
 else:
     # They are imported when a program names them. Not for the type checker, which would then take any name.
     def __getattr__(name: str) -> object:
-        home = next((module for module in (models, stores) if name in module.__all__), None)
+        reading = [import_module("alpineagents.reading")] if name == "read_result" else []
+        home = next((module for module in (models, stores, *reading) if name in module.__all__), None)
         if home is None or name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(home, name)

@@ -42,7 +42,7 @@ class PendingApproval(BaseModel):
         digest: SHA-256 of the tool and the arguments.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     state_id: str
     namespace: str = ""

@@ -29,7 +29,7 @@ NOTHING = Usage()
 
 
 class _Fact(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 class AgentInfo(_Fact):

@@ -29,7 +29,7 @@ ran (`interrupted`), or nobody knows (`unknown`).
 
 
 class _Fact(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 class TextBlock(_Fact):

@@ -25,7 +25,7 @@ class PatchOp(BaseModel):
         value: what is put there; None for `remove`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     op: Literal["add", "remove", "replace"]
     path: Text

@@ -7,12 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 
-from alpineagents.errors import StoreFeatureError, ToolError
 from alpineagents.messages import Image, TextBlock
 from alpineagents.state import State
 from alpineagents.stores.base import Store
-from alpineagents.tools import Tool, ToolContext, tool
-from alpineagents.tools.base import MAX_RESULT_BYTES
+from alpineagents.tools import Tool
 
 Content = tuple[TextBlock | Image, ...]
 
@@ -34,8 +32,8 @@ class Limited:
             return
         whole = _bytes("\n".join(texts))
         self.whole = whole if kept else None
-        head = whole[: _boundary(whole, limit * 2 // 3)]
-        tail = whole[_boundary(whole, len(whole) - limit + limit * 2 // 3) :]
+        head = whole[: boundary(whole, limit * 2 // 3)]
+        tail = whole[boundary(whole, len(whole) - limit + limit * 2 // 3) :]
         name = sha256(whole).hexdigest()
         more = "Ask for less of it"
         if kept and readable:
@@ -44,7 +42,7 @@ class Limited:
             more = f"The whole is kept as {name}"
         note = f"\n[… {len(whole) - len(head) - len(tail):,} of {len(whole):,} bytes left out. {more} …]\n"
         images = tuple(block for block in content if isinstance(block, Image))
-        self.content = (*images, TextBlock(text=_text(head) + note + _text(tail)))
+        self.content = (*images, TextBlock(text=text_of(head) + note + text_of(tail)))
 
 
 async def keep(store: Store | None, state: State, whole: bytes | None) -> None:
@@ -53,54 +51,25 @@ async def keep(store: Store | None, state: State, whole: bytes | None) -> None:
         await store.write_blob(state.id, whole)
 
 
-@tool(read_only=True)
-async def read_result(result: str, context: ToolContext, start: int = 0, length: int = 20_000) -> str:
-    """
-    Read on in a tool's result that was too long to be shown as a whole.
-
-    Args:
-        result: its name, as the place says where something was left out.
-        start: the first byte to read.
-        length: how many bytes, 50,000 at most.
-    """
-    store = context.store
-    try:
-        found = [] if store is None else [await store.read_blob(place, result) for place in _places(context.state)]
-    except StoreFeatureError:
-        found = []
-    whole = next((each for each in found if each is not None), None)
-    if whole is None:
-        raise ToolError(f"no result {result!r} is kept")
-    start = _boundary(whole, max(start, 0))
-    # Shorter than what would be cut itself, and long enough for one character.
-    part = whole[start : _boundary(whole, start + min(max(length, 4), MAX_RESULT_BYTES // 2))]
-    return f"[bytes {start} to {start + len(part)} of {len(whole)}]\n{_text(part)}"
-
-
 def can_keep(store: Store | None) -> bool:
     """Tell whether the store keeps blobs."""
     return store is not None and type(store).write_blob is not Store.write_blob
 
 
 def is_readable(tools: Sequence[Tool]) -> bool:
-    """Tell whether the model has the tool to read on."""
-    return any(each is read_result for each in tools)
-
-
-def _places(state: State) -> list[str]:
-    """Return where a result of a State may lie: a fork that was made in memory has left those before it behind."""
-    return [state.id] if state.parent_id is None else [state.id, state.parent_id]
+    """Tell whether the model has the tool to read on, `read_result`; also a copy of it with other settings."""
+    return any(each.name == "read_result" for each in tools)
 
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _text(part: bytes) -> str:
+def text_of(part: bytes) -> str:
     return part.decode("utf-8", "surrogatepass")
 
 
-def _boundary(whole: bytes, at: int) -> int:
+def boundary(whole: bytes, at: int) -> int:
     """Return where the character begins that has the byte."""
     while 0 < at < len(whole) and whole[at] & 0xC0 == 0x80:
         at -= 1

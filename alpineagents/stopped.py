@@ -11,7 +11,7 @@ from alpineagents.values import Json, Text
 
 
 class _Fact(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 class StoppedByUntil(_Fact):

@@ -10,7 +10,7 @@ import pytest
 import alpineagents
 from alpineagents import stores
 
-HEAVY = ("alembic", "asyncio", "asyncpg", "filelock", "httpx", "rich", "sqlalchemy", "typer")
+HEAVY = ("alembic", "asyncio", "asyncpg", "docstring_parser", "filelock", "httpx", "rich", "sqlalchemy", "typer")
 
 
 def run(program: str) -> str:

@@ -22,7 +22,7 @@ class Delta(BaseModel):
         tool_name: the tool of that call.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kind: Literal["text", "thinking", "tool_args"] = "text"
     text: str
@@ -41,7 +41,7 @@ class Retry(BaseModel):
         usage: what that one took.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kind: Literal["retry"] = "retry"
     attempt: int
@@ -61,7 +61,7 @@ class Fallback(BaseModel):
         failed: the one that failed, as the history is to have it.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kind: Literal["fallback"] = "fallback"
     model: str

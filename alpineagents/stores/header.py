@@ -49,7 +49,7 @@ class Summary(BaseModel):
         agent: name of the Agent of the last run.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     stopped: Stopped | None = None
     turn: int = 0
@@ -95,7 +95,7 @@ class StateInfo(BaseModel):
         lease_until: until when; None while no run owns it.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     namespace: str = ""

@@ -31,7 +31,7 @@ class Progress(BaseModel):
         message: what is being done.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kind: Literal["progress"] = "progress"
     call_id: str

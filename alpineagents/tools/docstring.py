@@ -1,14 +1,20 @@
-"""What a docstring says of a tool and of each of its parameters, in Google, numpy or Sphinx style."""
+"""
+What a docstring says of a tool and of each of its parameters, in Google, numpy or Sphinx style.
+
+The parser is imported with the first docstring, since most that import the library define no tool at once.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from docstring_parser import Docstring, DocstringStyle, ParseError, parse
+if TYPE_CHECKING:
+    from docstring_parser import Docstring
 
-_STYLES = (DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC, DocstringStyle.REST)
+_STYLES = ("GOOGLE", "NUMPYDOC", "REST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +57,11 @@ def read_docstring(docstring: str | None, names: Collection[str]) -> Described:
     return Described(_text(best), _parameters(best, names))
 
 
-def _parsed(text: str, style: DocstringStyle) -> Docstring | None:
+def _parsed(text: str, style: str) -> Docstring | None:
+    from docstring_parser import DocstringStyle, ParseError, parse
+
     try:
-        return parse(text, style)
+        return parse(text, DocstringStyle[style])
     except ParseError:
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -58,6 +57,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
         >>> nearest("reed_file", ["read_file", "list"])
         " Did you mean 'read_file'?"
     """
+    import difflib
+
     close = difflib.get_close_matches(name[:200], list(names), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
