@@ -10,9 +10,18 @@ import base64
 import binascii
 import mimetypes
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    JsonValue,
+    field_validator,
+)
+from pydantic_core import core_schema
 
 from alpineagents.errors import ConfigError
 from alpineagents.usage import Usage
@@ -158,6 +167,17 @@ class RawBlock(_Fact):
 Block = Annotated[TextBlock | Image | ToolCall | ToolResultBlock | RawBlock, Field(discriminator="type")]
 
 
+def _text_is_a_block(content: object) -> object:
+    return ({"type": "text", "text": content},) if isinstance(content, str) else content
+
+
+def _blocks_or_text(blocks: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    # What is stored has blocks only, and is read without a call of Python for each message.
+    schema = handler(blocks)
+    lenient = core_schema.no_info_before_validator_function(_text_is_a_block, schema)
+    return core_schema.json_or_python_schema(json_schema=schema, python_schema=lenient)
+
+
 class Message(_Fact):
     """
     One message of a conversation.
@@ -173,13 +193,8 @@ class Message(_Fact):
     """
 
     role: Role
-    content: tuple[Block, ...]
+    content: Annotated[tuple[Block, ...], GetPydanticSchema(_blocks_or_text)]
     is_notice: bool = False
-
-    @field_validator("content", mode="before")
-    @classmethod
-    def _text_is_a_block(cls, content: object) -> object:
-        return ({"type": "text", "text": content},) if isinstance(content, str) else content
 
     @classmethod
     def user(cls, text: str, *images: Image) -> Self:

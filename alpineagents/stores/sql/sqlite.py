@@ -280,4 +280,4 @@ def _to_text(at: datetime) -> str:
 
 
 def _from_text(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    return datetime.fromisoformat(text + "+00:00")
