@@ -40,25 +40,27 @@ async def settled(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 async def outcome(future: asyncio.Future[T]) -> T:
     """Await a future of asyncio to its end; a cancellation that came meanwhile goes on after it."""
-    with anyio.CancelScope(shield=True):
-        cancelled = await _until_done(future)
-    if cancelled is not None:
+    if (cancelled := await _until_done(future)) is not None:
+        # Now that there is one, the scope that cancels is held off: it would do so again and again.
+        with anyio.CancelScope(shield=True):
+            while again := await _until_done(future):
+                cancelled = again
         raise cancelled from future.exception()
     return future.result()
 
 
 async def _until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait until the future is done, or the task that waits is cancelled; the future is not."""
     import asyncio
 
-    cancelled = None
-    while not future.done():
+    if not future.done():
         waiter = future.get_loop().create_future()
         future.add_done_callback(partial(_wake, waiter))
         try:
             await waiter
         except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
+            return error
+    return None
 
 
 def _wake(waiter: asyncio.Future[None], _done: asyncio.Future[Any]) -> None:
