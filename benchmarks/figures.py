@@ -108,9 +108,8 @@ async def reading(store: SQLStore, raw: Raw) -> list[Figure]:
     """Measure the load of a long history."""
     await saved(store, "long", LONG)
 
-    async def raw_load() -> None:
-        for row in await raw.rows("long"):
-            from_json(row[-1])
+    async def raw_load() -> list[object]:
+        return [from_json(row[-1]) for row in await raw.rows("long")]
 
     ratios = []
     for _ in range(BLOCKS):

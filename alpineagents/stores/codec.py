@@ -78,7 +78,11 @@ def from_json(fact: type[FactT], text: str) -> FactT:
     Raises:
         ValueError: it is not one.
     """
-    return fact.model_validate(_parsed(text))
+    try:
+        return fact.model_validate_json(text)
+    except ValidationError:
+        # It may have what pydantic's reader cannot take.
+        return fact.model_validate(_parsed(text))
 
 
 def decode(row: EventRow, *, state_id: str = "") -> Event:

@@ -114,7 +114,6 @@ class StateInfo(BaseModel):
 
 
 _STATUSES = frozenset(get_args(Status))
-_IN_SUMMARY = tuple(Summary.model_fields)
 
 
 def describe(key: StateKey, summary: str | Summary, *, status: str, **columns: Any) -> StateInfo:
@@ -125,8 +124,7 @@ def describe(key: StateKey, summary: str | Summary, *, status: str, **columns: A
         except ValueError:
             status, summary = "", Summary()
     columns["status"] = status if status in _STATUSES else "unknown"
-    parts = {name: getattr(summary, name) for name in _IN_SUMMARY}
-    return StateInfo(id=key.id, namespace=key.namespace, **parts, **columns)
+    return StateInfo(id=key.id, namespace=key.namespace, **vars(summary), **columns)
 
 
 # Inside a class that has a method of that name, `list` would mean the method.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -56,6 +59,28 @@ async def execute(store: Store, statement: str, **params: Any) -> list[Any]:
     async with engine_of(store).begin() as connection:
         result = await connection.execute(text(statement), params)
         return list(result.all()) if result.returns_rows else []
+
+
+@contextmanager
+def reads_of(store: Store) -> Iterator[list[str]]:
+    """Note what a store reads in its database, each as a statement that could be run by itself."""
+    assert isinstance(store, SQLStore)
+    database = store._databases.here()
+    fetch, noted = database.fetch, list[str]()
+
+    async def note(sql: str, params: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        terms = {
+            name: f"'{value}'" if isinstance(value, (str, datetime)) else str(value) for name, value in params.items()
+        }
+        names = {**database._names, "time": database.time}
+        noted.append(re.sub(r":(\w+)", lambda found: terms[found[1]], sql.format(**names)))
+        return await fetch(sql, params)
+
+    database.fetch = note  # type: ignore[method-assign]
+    try:
+        yield noted
+    finally:
+        database.fetch = fetch  # type: ignore[method-assign]
 
 
 def file_of(store: FileStore, id: str, name: str) -> Path:

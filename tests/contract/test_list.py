@@ -6,10 +6,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from alpineagents import ConfigError, Message, StateInfo, Store
-from tests.contract.backends import Backend, change_header, change_row, drop_row, engine_of, execute, new_state, saved
+from tests.contract.backends import (
+    Backend,
+    change_header,
+    change_row,
+    drop_row,
+    engine_of,
+    execute,
+    new_state,
+    reads_of,
+    saved,
+)
 
 
 def ids(infos: list[StateInfo]) -> list[str]:
@@ -175,11 +184,9 @@ async def test_a_list_is_one_statement_on_headers(sql_store: Store) -> None:
     """However many States there are, and no other table is touched."""
     for number in range(30):
         await saved(sql_store, str(number))
-    statements: list[str] = []
-    sync_engine = engine_of(sql_store).sync_engine
-    event.listen(sync_engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
 
-    await sql_store.list(limit=20)
+    with reads_of(sql_store) as statements:
+        await sql_store.list(limit=20)
 
     assert len(statements) == 1
     assert "agent_states" in statements[0]

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert, text
+from sqlalchemy import insert, text
 
 from alpineagents import SQLStore
-from tests.contract.backends import Backend, engine_of
+from alpineagents.stores.sql.tables import make_tables
+from tests.contract.backends import Backend, engine_of, reads_of
 
 STATES = 5_000
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,27 +32,17 @@ async def fill(store: SQLStore) -> None:
         for number in range(STATES)
     ]
     async with engine_of(store).begin() as connection:
-        await connection.execute(insert(store._databases.tables.states), rows)
+        await connection.execute(insert(make_tables().states), rows)
         await connection.execute(text("ANALYZE"))
 
 
 async def plan_of_list(store: SQLStore, backend: Backend, **arguments: Any) -> str:
     """List, and return the plan of the statement that did it."""
-    ran: list[tuple[str, Any]] = []
-    engine = engine_of(store)
-
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        ran.append((statement, parameters))
-
-    event.listen(engine.sync_engine, "before_cursor_execute", note)
-    try:
+    with reads_of(store) as reads:
         assert len(await store.list(**arguments)) == 50
-    finally:
-        event.remove(engine.sync_engine, "before_cursor_execute", note)
-    statement, parameters = ran[-1]
     explain = "EXPLAIN QUERY PLAN " if backend.name == "sqlite" else "EXPLAIN (FORMAT JSON) "
-    async with engine.connect() as connection:
-        rows = (await connection.exec_driver_sql(explain + statement, parameters)).all()
+    async with engine_of(store).connect() as connection:
+        rows = (await connection.exec_driver_sql(explain + reads[-1])).all()
     return json.dumps([str(column) for row in rows for column in row])
 
 

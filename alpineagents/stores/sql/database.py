@@ -1,8 +1,8 @@
 """
 A database as one event loop uses it: an engine, and the few things that a store asks of it.
 
-The hot statements go to the driver itself, taken out of SQLAlchemy's pool; all else is Core. A backend module
-(`sqlite`, `postgres`) says how a transaction runs there.
+The statements go to the driver itself, taken out of SQLAlchemy's pool: Core would take three times as long. A backend
+module (`sqlite`, `postgres`) says how a transaction runs there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
-from sqlalchemy import Executable, Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.util import await_only, greenlet_spawn
 
@@ -36,7 +36,6 @@ from alpineagents.stores.sql.errors import ERRORS, translate
 from alpineagents.stores.sql.fork import Fork
 from alpineagents.stores.sql.group import Groups
 from alpineagents.stores.sql.migrate import ensure
-from alpineagents.stores.sql.tables import Tables
 
 T = TypeVar("T")
 
@@ -58,13 +57,18 @@ class Statement:
     def __init__(self, sql: str, engine: AsyncEngine) -> None:
         compiled = text(sql).compile(dialect=engine.dialect)
         self.sql: str = compiled.string
-        # With one name alone this would give no tuple; every statement names a State, so it has two at least.
-        self._pick = itemgetter(*(compiled.positiontup or ()))
+        names = compiled.positiontup or ()
+        # With one name alone this would give no tuple; a statement names a State, so it has two at least, or none.
+        self._pick = itemgetter(*names) if names else _nothing
 
     def args(self, params: Params) -> tuple[Any, ...]:
         """Return the parameters in the order of the driver's placeholders."""
         picked: tuple[Any, ...] = self._pick(params)
         return picked
+
+
+def _nothing(_params: Params) -> tuple[()]:
+    return ()
 
 
 class Database(abc.ABC):
@@ -85,10 +89,8 @@ class Database(abc.ABC):
     waits_by_itself = False
     """Whether the driver has waited as long as the store may before it says that there is no answer."""
 
-    def __init__(
-        self, engine: AsyncEngine, tables: Tables, *, schema: str | None, migrate: bool, owned: bool, patience: float
-    ) -> None:
-        self.engine, self.tables, self.owned, self.patience = engine, tables, owned, patience
+    def __init__(self, engine: AsyncEngine, *, schema: str | None, migrate: bool, owned: bool, patience: float) -> None:
+        self.engine, self.owned, self.patience = engine, owned, patience
         self._schema, self._migrate = schema, migrate
         self._ready = False
         self._opening = anyio.Lock()
@@ -99,16 +101,19 @@ class Database(abc.ABC):
             "events": f"{prefix}agent_events",
             "blobs": f"{prefix}agent_blobs",
         }
+        self._statements: dict[str, Statement] = {}
         self._insert, self._update = self.statement(INSERT_STATE), self.statement(UPDATE_STATE)
         self._found, self._renew = self.statement(FIND_STATE), self.statement(RENEW_LEASE)
 
     def statement(self, sql: str, *, of_many: bool = False) -> Statement:
         """
-        Compile a statement whose tables, clock and types are written as `{states}`, `{now}` and so on.
+        Compile a statement whose tables, clock and types are written as `{states}`, `{now}` and so on; once.
 
         Args:
             of_many: its parameters are columns of `given`.
         """
+        if (known := self._statements.get(sql)) is not None:
+            return known
         terms = {
             "time": self.time,
             "now": self.now,
@@ -118,7 +123,8 @@ class Database(abc.ABC):
         }
         if of_many:
             terms = {name: of_given(term) for name, term in terms.items()}
-        return Statement(sql.format(**self._names, **terms), self.engine)
+        statement = self._statements[sql] = Statement(sql.format(**self._names, **terms), self.engine)
+        return statement
 
     async def open(self) -> None:
         """
@@ -139,17 +145,9 @@ class Database(abc.ABC):
         """Whether the database was reached before."""
         return self._ready
 
-    async def rows(self, statement: Executable) -> Sequence[Row[Any]]:
-        """Return all rows of a Core statement."""
-
-        async def fetch() -> Sequence[Row[Any]]:
-            async with self.engine.connect() as connection, self.limited(connection):
-                found = (await connection.execute(statement)).all()
-                # Here and not at the connection's return, so that the limit holds for it too.
-                await connection.rollback()
-                return found
-
-        return await settled(fetch)
+    @abc.abstractmethod
+    async def fetch(self, sql: str, params: Params) -> Sequence[Sequence[Any]]:
+        """Return all rows of a statement that reads, written as for `statement`."""
 
     @asynccontextmanager
     async def limited(self, _connection: AsyncConnection) -> AsyncIterator[None]:

@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from alpineagents.errors import ConfigError, StoreClosedError, StoreError
 from alpineagents.stores.sql import postgres, sqlite
 from alpineagents.stores.sql.database import Database
-from alpineagents.stores.sql.tables import make_tables
 from alpineagents.stores.sql.urls import is_in_memory, place
 from alpineagents.sync import close_at_exit
 
@@ -34,7 +33,7 @@ class Databases:
 
     def __init__(self, target: URL | AsyncEngine, schema: str | None, migrate: bool, patience: float) -> None:
         self.target, self.schema, self.migrate, self.patience = target, schema, migrate, patience
-        self.tables, self.place = make_tables(schema), place(self.url)
+        self.place = place(self.url)
         self.closed = False
         self.pid = os.getpid()
         self.by_loop: dict[asyncio.AbstractEventLoop, Database] = {}
@@ -66,7 +65,7 @@ class Databases:
         owned = not isinstance(self.target, AsyncEngine)
         engine = make_engine(self.target, self.patience) if isinstance(self.target, URL) else self.target
         options = {"schema": self.schema, "migrate": self.migrate, "owned": owned, "patience": self.patience}
-        return kind(engine, self.tables, **options)
+        return kind(engine, **options)
 
     def _check_second_loop(self) -> None:
         if not self.by_loop:

@@ -76,3 +76,5 @@ SELECT s.namespace, s.id, CAST(:sha256 AS TEXT), CAST(:media_type AS TEXT), CAST
 FROM {states} s WHERE s.namespace = :namespace AND s.id = :id
 ON CONFLICT (namespace, state_id, sha256) DO NOTHING
 """
+
+READ_BLOB = "SELECT data FROM {blobs} WHERE namespace = :namespace AND state_id = :id AND sha256 = :sha256"

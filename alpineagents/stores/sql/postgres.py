@@ -293,6 +293,15 @@ class PostgresDatabase(Database):
             return None, []
         return Head(rows[0][0], rows[0][1]), [EventRow(*tuple(row)[2:]) for row in rows if row[2] is not None]
 
+    async def fetch(self, sql: str, params: Params) -> Sequence[Sequence[Any]]:
+        statement = self.statement(sql)
+
+        async def fetch(driver: asyncpg.Connection) -> Sequence[Sequence[Any]]:
+            rows: list[asyncpg.Record] = await driver.fetch(statement.sql, *statement.args(params))
+            return [tuple(row) for row in rows]
+
+        return await settled(lambda: self._limited(fetch))
+
     async def _limited(self, function: Callable[[asyncpg.Connection], Coroutine[Any, Any, T]]) -> T:
         async def within(driver: asyncpg.Connection) -> T:
             with self._ending(driver):

@@ -201,6 +201,11 @@ class SQLiteDatabase(Database):
         head, rows = await settled(lambda: self._on_thread(fetch))
         return head, [EventRow(row[0], row[1], row[2], _from_text(row[3]), row[4], row[5], row[6]) for row in rows]
 
+    async def fetch(self, sql: str, params: Params) -> Sequence[Sequence[Any]]:
+        statement = self.statement(sql)
+        args = [_to_text(value) if isinstance(value, datetime) else value for value in statement.args(params)]
+        return await settled(lambda: self._on_thread(lambda db: db.execute(statement.sql, args).fetchall()))
+
     def abandon(self) -> None:
         opened = list(_OPENED.pop(self.engine, ()))
 

@@ -10,13 +10,12 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
-from sqlalchemy import URL, ColumnElement, Row, Text, select, tuple_, type_coerce
+from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from alpineagents.errors import (
@@ -38,14 +37,14 @@ from alpineagents.stores.header import (
     StateInfo,
     StateInfos,
     StateKey,
-    describe,
     settle_refusal,
 )
 from alpineagents.stores.sql.append import Append, Outcome
 from alpineagents.stores.sql.database import Database, Head
 from alpineagents.stores.sql.databases import BACKENDS, Databases
 from alpineagents.stores.sql.errors import translated
-from alpineagents.stores.sql.fork import Fork
+from alpineagents.stores.sql.fork import READ_BLOB, Fork
+from alpineagents.stores.sql.headers import NAMESPACES, ONE, info_of, newest
 from alpineagents.stores.sql.urls import async_url
 
 T = TypeVar("T")
@@ -224,46 +223,32 @@ class SQLStore(Store):
         return name
 
     async def read_blob(self, id: str, sha256: str) -> bytes | None:
-        key, blobs = self.key(id), self._databases.tables.blobs
-        of_state = (blobs.c.namespace == key.namespace, blobs.c.state_id == key.id, blobs.c.sha256 == sha256)
-        rows = await self._call(lambda database: database.rows(select(blobs.c.data).where(*of_state)))
-        return bytes(rows[0].data) if rows else None
+        params = {**self.key(id)._asdict(), "sha256": sha256}
+        rows = await self._call(lambda database: database.fetch(READ_BLOB, params))
+        return bytes(rows[0][0]) if rows else None
 
     async def info(self, id: str | StateKey) -> StateInfo:
         key = self.key(id)
-        states = self._databases.tables.states
-        found = select(*self._columns()).where(states.c.namespace == key.namespace, states.c.id == key.id)
-        rows = await self._call(lambda database: database.rows(found))
+        rows = await self._call(lambda database: database.fetch(ONE, key._asdict()))
         if not rows:
             raise StateNotFoundError(key.id)
-        return _info(rows[0])
+        return info_of(rows[0])
 
     async def list(
         self, *, status: Status | None = None, limit: int = 50, after: StateInfo | str | None = None
     ) -> StateInfos:
-        states = self._databases.tables.states
-        found = select(*self._columns()).where(states.c.namespace == self.namespace)
+        params: dict[str, object] = {"namespace": self.namespace, "limit": check_listing(status, limit)}
         if status is not None:
-            found = found.where(states.c.status == status)
+            params["status"] = status
         if after is not None:
             last = after if isinstance(after, StateInfo) else await self.info(after)
-            at = last.updated_at.astimezone(UTC)
-            found = found.where(tuple_(states.c.updated_at, states.c.id) < tuple_(at, last.id))
-        found = found.order_by(states.c.updated_at.desc(), states.c.id.desc()).limit(check_listing(status, limit))
-        return [_info(row) for row in await self._call(lambda database: database.rows(found))]
-
-    def _columns(self) -> Sequence[ColumnElement[Any]]:
-        """Return the columns of a header; SQLite's times as the text that they are, which may be damaged."""
-        columns = self._databases.tables.states.c
-        if self._databases.url.get_backend_name() != "sqlite":
-            return list(columns)
-        return [type_coerce(column, Text).label(column.name) if column.name in TIMES else column for column in columns]
+            params.update(at=last.updated_at, last=last.id)
+        page = newest(of_status=status is not None, behind=after is not None)
+        return [info_of(row) for row in await self._call(lambda database: database.fetch(page, params))]
 
     async def namespaces(self) -> Sequence[str]:
         """Return every namespace that has States, for who looks after the whole database."""
-        states = self._databases.tables.states
-        found = select(states.c.namespace).distinct().order_by(states.c.namespace)
-        return [row.namespace for row in await self._call(lambda database: database.rows(found))]
+        return [row[0] for row in await self._call(lambda database: database.fetch(NAMESPACES, {}))]
 
     async def aclose(self) -> None:
         await self._databases.aclose()
@@ -336,26 +321,3 @@ def _landed(append: Append, outcome: Outcome) -> int:
 
 async def _itself(database: Database) -> Database:
     return database
-
-
-TIMES = ("created_at", "updated_at", "lease_until")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _info(row: Row[Any]) -> StateInfo:
-    columns = dict(row._mapping)
-    key = StateKey(columns.pop("namespace"), columns.pop("id"))
-    for name in TIMES:
-        try:
-            columns[name] = _utc(columns[name])
-        except ValueError:
-            # Like all of a header that cannot be read: the State is listed, and its history may be whole.
-            columns[name], columns["status"] = EPOCH, "unknown"
-    return describe(key, columns.pop("summary"), **columns)
-
-
-def _utc(at: datetime | str | None) -> datetime | None:
-    # SQLite gives its times without a zone; all that is stored is UTC.
-    if isinstance(at, str):
-        at = datetime.fromisoformat(at).replace(tzinfo=UTC)
-    return at and at.astimezone(UTC)
