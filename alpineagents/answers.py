@@ -16,6 +16,7 @@ from alpineagents.messages import FailedModel, Message, Reply, TextBlock
 from alpineagents.models.tally import Tally
 from alpineagents.output import Shape
 from alpineagents.runner import Run
+from alpineagents.snapshot import last_said
 from alpineagents.turn import ask_model, checked, next_request, tell_aside
 from alpineagents.usage import Usage
 
@@ -37,7 +38,7 @@ _NO_CALLS = "No tool can be called here. Answer from what is known."
 
 def unread(state: State) -> bool:
     """Tell whether the model's last words stand there as an answer that nobody has read yet."""
-    last = state.messages[-1] if state.messages else None
+    last = last_said(state.messages)
     return last is not None and last.role == "assistant" and not last.tool_calls and not state.finished
 
 
@@ -56,7 +57,7 @@ async def shape_answer(agent: Agent[Any], run: Run, shape: Shape[Any]) -> Reply 
     corrections = 0
     while unread(run.state):
         try:
-            answer = shape.stored(shape.read(run.state.messages[-1].text))
+            answer = shape.stored(shape.read(_last_words(run.state).text))
         except OutputError as error:
             _raise_final(_stop_reason(run.state), error.text)
             if corrections == CORRECTIONS:
@@ -132,7 +133,13 @@ class _Took:
 def _stop_reason(state: State) -> str:
     """Return why the model stopped where the last words come from it."""
     replied = next((event for event in reversed(state.history) if isinstance(event, ModelReplied)), None)
-    return replied.stop_reason if replied is not None and replied.message == state.messages[-1] else ""
+    return replied.stop_reason if replied is not None and replied.message == _last_words(state) else ""
+
+
+def _last_words(state: State) -> Message:
+    last = last_said(state.messages)
+    assert last is not None
+    return last
 
 
 def _raise_final(stop_reason: str, text: str) -> None:

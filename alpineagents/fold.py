@@ -38,7 +38,7 @@ from alpineagents.events import (
 )
 from alpineagents.frozen import FrozenList
 from alpineagents.messages import Message, ToolResultBlock
-from alpineagents.snapshot import CallState, StateSnapshot, Status
+from alpineagents.snapshot import CallState, StateSnapshot, Status, last_said
 from alpineagents.stopped import Stopped, StoppedByCancel, StoppedByError, StoppedByFinish, WaitingForApproval
 
 FIRST_MESSAGE_LENGTH = 200
@@ -115,7 +115,7 @@ def fold(value: StateSnapshot, events: Iterable[Event], *, state_id: str = "") -
 
 def header_status(status: Status, event: Event) -> Status:
     """Return the status after an inbox Event, which depends on the status before it alone."""
-    if isinstance(event, MessageAdded) and status not in ("running", "waiting"):
+    if isinstance(event, MessageAdded) and not event.message.late_call and status not in ("running", "waiting"):
         return "ready"
     return status
 
@@ -147,7 +147,8 @@ def _message_added(draft: _Draft, event: MessageAdded) -> None:
             draft.queued = (*draft.queued, message)
         else:
             draft.messages = draft.messages.adding(message)
-        draft._finish = None
+        if not message.late_call:
+            draft._finish = None
         draft.status = header_status(draft.status, event)
         return
     if draft.requesting:
@@ -358,7 +359,8 @@ def _run_stopped(draft: _Draft, event: RunStopped) -> None:
     draft.stopped = event.stopped
     draft.status = _status_of(event.stopped)
     # What came in with this very append waits for the next run, not for a person.
-    if draft.status == "stopped" and not draft.open_calls and draft.messages and draft.messages[-1].is_plain:
+    last = last_said(draft.messages)
+    if draft.status == "stopped" and not draft.open_calls and last is not None and last.is_plain:
         draft.status = "ready"
     _ready_if_decided(draft)
 

@@ -37,6 +37,10 @@ ran (`interrupted`), or nobody knows (`unknown`).
 """
 
 
+def _is_empty(text: str) -> bool:
+    return not text
+
+
 class _Fact(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
@@ -186,6 +190,7 @@ class Message(_Fact):
         role: who speaks, `"user"` (people, code and tools) or `"assistant"` (the model).
         content: its blocks; a plain string stands for one block of text.
         is_notice: a program wrote it, not a person.
+        late_call: the call whose late result it is, which asks for no answer; "" for any other message.
 
     Example:
         >>> Message.user("Where is the summit?").text
@@ -195,6 +200,8 @@ class Message(_Fact):
     role: Role
     content: Annotated[tuple[Block, ...], GetPydanticSchema(_blocks_or_text)]
     is_notice: bool = False
+    # Not written where it says nothing, so older rows keep their bytes.
+    late_call: Text = Field(default="", exclude_if=_is_empty)
 
     @classmethod
     def user(cls, text: str, *images: Image) -> Self:

@@ -117,7 +117,8 @@ def unserved_cancel(history: Sequence[Event]) -> CancelRequested | None:
     for event in reversed(history):
         if isinstance(event, CancelRequested):
             return event
-        if isinstance(event, (MessageAdded, ApprovalDecided, RunStarted, RunStopped)):
+        is_said = isinstance(event, MessageAdded) and not event.message.late_call
+        if is_said or isinstance(event, (ApprovalDecided, RunStarted, RunStopped)):
             break
     return None
 

@@ -34,7 +34,6 @@ from alpineagents.errors import (
 from alpineagents.events import ApprovalDecided, CancelRequested, Event, ParentCall, RunStarted, RunStopped
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
-from alpineagents.messages import Message
 from alpineagents.models.base import Emitted
 from alpineagents.repair import Step, closing, repairs, unserved_cancel
 from alpineagents.shield import settled
@@ -188,11 +187,6 @@ class Run:
                 anyio.from_thread.run_sync(emit, item, token=token)
 
         return report
-
-    def late(self, text: str) -> None:
-        """Tell the model what came of a call that nobody waited for any more; behind the end of the run nothing."""
-        if current(self.state) is self:
-            self.state.add_message(Message.notice(text))
 
     def _warn_of_another_agent(self) -> None:
         before, now = self.state.saved_by, self.agent.describe()

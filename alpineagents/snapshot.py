@@ -4,7 +4,7 @@ The value of a State at a revision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -25,6 +25,11 @@ Status = Literal["ready", "running", "waiting", "stopped", "finished", "failed",
 What a State is doing: something waits for an answer (`ready`), a run goes on or died (`running`), a person has to
 decide (`waiting`), or the last run ended: by its loop (`stopped`), by `finish`, by an exception, or by a cancel.
 """
+
+
+def last_said(messages: Sequence[Message]) -> Message | None:
+    """Return the last message, late results of calls left out: they are there to be read, and ask for no answer."""
+    return next((message for message in reversed(messages) if not message.late_call), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +165,10 @@ class StateSnapshot:
         """What `finish` was given, else the text of the last message if the model said it; None while it owes one."""
         if self._finish is not None and self._finish.answer is not None:
             return storable(self._finish.answer, "answer")
-        if self.calls or self.queued or not self.messages or self.messages[-1].role != "assistant":
+        if self.calls or last_said(self.queued) is not None:
             return None
-        return self.messages[-1].text
+        last = last_said(self.messages)
+        return None if last is None or last.role != "assistant" else last.text
 
     def diff(self, other: StateSnapshot) -> SnapshotDiff:
         """

@@ -26,6 +26,7 @@ from alpineagents.errors import ContextTooLongError, ProviderError, said
 from alpineagents.events import ContextChanged, ModelFailed, ModelReplied, ModelRequested, ToolFinished, ToolStarted
 from alpineagents.gate import content_of, look, stopping
 from alpineagents.human import consult
+from alpineagents.late import record_late
 from alpineagents.messages import Reply, Request
 from alpineagents.models.base import Delta, Emitted, window_of
 from alpineagents.models.tally import Tally
@@ -220,7 +221,9 @@ async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
             if tool.transaction:
                 result = await _make_in_transaction(agent, tool, run, state, args)
             else:
-                result = await execute(tool, state.call, _context(run, state), args, late=run.late)
+                result = await execute(
+                    tool, state.call, _context(run, state), args, late=partial(_late, agent, tool, run, state)
+                )
                 shown = _limited(agent, tool, run, state, result)
                 await keep(run.store, run.state, shown.whole)
                 await run.record_all([_finished(state, result, shown)])
@@ -293,6 +296,12 @@ def _limited(agent: Agent[Any], tool: Tool, run: Run, state: CallState, result: 
 
 def _finished(state: CallState, result: ToolResult, shown: Limited) -> Step:
     return ToolFinished, {"call_id": state.call.id, "outcome": result.outcome, "content": shown.content}
+
+
+async def _late(agent: Agent[Any], tool: Tool, run: Run, state: CallState, result: ToolResult, seconds: float) -> None:
+    await record_late(
+        run.store, run.state, state.call, result.outcome, _limited(agent, tool, run, state, result), seconds
+    )
 
 
 def _raise_first(failures: Sequence[BaseException]) -> None:

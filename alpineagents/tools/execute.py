@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from concurrent.futures import CancelledError
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -65,6 +66,9 @@ class _Unfinished:
 
 _Settled = ToolResult | _Unfinished | _Raised
 
+Late = Callable[[ToolResult, float], Awaitable[None]]
+"""Is told what came of a call that nobody waited for any more, and how many seconds its tool took."""
+
 
 def check(tool: Tool | None, call: ToolCall, known_names: Iterable[str] = ()) -> dict[str, object] | ToolResult:
     """
@@ -103,7 +107,7 @@ async def execute(
     context: ToolContext,
     arguments: Mapping[str, object] | None = None,
     *,
-    late: Callable[[str], None] | None = None,
+    late: Late | None = None,
 ) -> ToolResult:
     """
     Run a tool for a call.
@@ -116,7 +120,7 @@ async def execute(
         call: what the model asked for.
         context: for a tool that has a ToolContext parameter.
         arguments: what `check` gave; without them the call is checked here.
-        late: called in the event loop with what came of a sync tool that ended when nobody waited any more.
+        late: awaited in the event loop with what came of a sync tool that ended when nobody waited any more.
 
     Returns:
         The result, also of a tool that raises or takes longer than its `timeout`: only cancellation and what is no
@@ -152,7 +156,7 @@ async def _enter(
     context: ToolContext,
     arguments: Mapping[str, object],
     place: Place,
-    late: Callable[[str], None] | None,
+    late: Late | None,
 ) -> ToolResult:
     places, names = tool.arguments.bind(arguments, context)
     entered = partial(tool.function, *places, **names)
@@ -214,7 +218,7 @@ async def _watched(
     function: Callable[[], _Settled],
     context: ToolContext,
     place: Place,
-    late: Callable[[str], None] | None,
+    late: Late | None,
 ) -> _Settled:
     """Run a function in a thread; where that is left behind, say what came of it when it has ended after all."""
     token = anyio.lowlevel.current_token()
@@ -230,11 +234,12 @@ async def _watched(
                 "tool %s ended after %.1f seconds, when nobody waited any more: call %s of State %s, %s",
                 *(tool.name, seconds, context.call_id, context.state_id, _ending(settled)),
             )
-            with suppress(anyio.RunFinishedError):
+            # No event loop is there any more, or it ended before this began.
+            with suppress(anyio.RunFinishedError, CancelledError):
                 # Told first: the call that waits for this place may be the last of the run.
                 try:
                     if late is not None:
-                        anyio.from_thread.run_sync(late, _told_late(tool, settled, seconds), token=token)
+                        anyio.from_thread.run(_tell_late, tool, settled, seconds, late, token=token)
                 finally:
                     anyio.from_thread.run_sync(place.free, token=token)
         return settled
@@ -247,15 +252,17 @@ def _ending(settled: _Settled) -> str:
     return f"it raised {type(settled.error).__name__}" if isinstance(settled, _Raised) else "it returned"
 
 
-def _told_late(tool: Tool, settled: _Settled, seconds: float) -> str:
-    text = "it raised what ends a program"
-    if isinstance(settled, ToolResult):
-        text = _text(settled.content)
-    elif isinstance(settled, _Raised) and isinstance(settled.error, Exception):
-        text = f"{type(settled.error).__name__}: {_message(settled.error)}"
-    elif isinstance(settled, _Unfinished):
-        text = "it gave something to await, which was not awaited"
-    return f"{tool.name} ended after all, after {seconds:.1f} seconds: {shorten(text, _MAX_MESSAGE)}"
+async def _tell_late(tool: Tool, settled: _Settled, seconds: float, late: Late) -> None:
+    if isinstance(settled, _Unfinished):
+        if inspect.iscoroutine(settled.rest):
+            settled.rest.close()
+        settled = _told("error", f"{tool.name} gave something to await, which nobody awaited any more")
+    elif isinstance(settled, _Raised):
+        kind = type(settled.error).__name__
+        settled = _failed(tool, settled.error) or _told("error", f"{tool.name} raised {kind}, which ends a program")
+    # Where the event loop ends meanwhile, the line in the log is all; only the thread waits here.
+    with suppress(anyio.get_cancelled_exc_class()):
+        await late(settled, seconds)
 
 
 def _text(content: Iterable[TextBlock | Image]) -> str:

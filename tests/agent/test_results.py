@@ -29,7 +29,7 @@ from alpineagents import (
     tool,
 )
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import Items, check_closed, outcomes, results, wait_for
+from tests.agent.parts import Items, check_closed, outcomes, results
 
 
 @tool
@@ -96,11 +96,10 @@ async def test_progress_is_told_to_a_reporter() -> None:
 
 async def test_progress_after_the_end_of_a_run_goes_nowhere(store: Store) -> None:
     """A thread that was left behind may still report."""
-    gate, ended = threading.Event(), anyio.Event()
+    gate = threading.Event()
     failures: list[BaseException] = []
-    token = anyio.lowlevel.current_token()
 
-    @tool(timeout=0.01)
+    @tool(timeout=0.01, max_concurrency=1)
     def slow(context: ToolContext) -> None:
         """Wait."""
         gate.wait(20)
@@ -108,13 +107,15 @@ async def test_progress_after_the_end_of_a_run_goes_nowhere(store: Store) -> Non
             context.report(1)
         except BaseException as error:  # noqa: BLE001
             failures.append(error)
-        anyio.from_thread.run_sync(ended.set, token=token)
 
     items = Items()
     agent = Agent(FakeModel([tool_call("slow"), "done"]), tools=[slow], store=store, reporter=items)
     assert await agent.run("Go") == "done"
     gate.set()
-    await wait_for(ended)
+    assert slow.places is not None
+    with anyio.fail_after(20):
+        async with slow.places.limiter():  # free: the thread has ended, and all is told
+            pass
 
     assert failures == []
     assert not any(isinstance(item, Progress) for item in items.items)

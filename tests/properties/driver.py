@@ -39,6 +39,7 @@ class Driver:
     Attributes:
         snapshots: the value at each revision, as it was then.
         dumps: each of these values written out in full at that time.
+        late_results: the values before and after each result that came late.
     """
 
     def __init__(self, draw: Draw, state: State | None = None) -> None:
@@ -47,6 +48,7 @@ class Driver:
         self.runs = 0
         self.snapshots = [self.state.snapshot()]
         self.dumps = [dump(self.state.snapshot())]
+        self.late_results: list[tuple[StateSnapshot, StateSnapshot]] = []
 
     def step(self) -> None:
         """Do one thing that may be done now."""
@@ -64,6 +66,7 @@ class Driver:
         open_calls = [call for call in calls if call.result is None]
         running = value.run_id is not None and value.run_id == self.state.run_id
         may = ["user_speaks", "program_speaks", "run_starts", "cancel_is_requested", "decision", "data_edit", "asked"]
+        may += ["late_result"]
         # What a turn waits for comes first and often, so that most histories have whole turns.
         next_in_turn: list[str] = []
         if not running:
@@ -96,6 +99,12 @@ class Driver:
 
     def program_speaks(self) -> None:
         self.state.add_message(Message.notice(self._words()))
+
+    def late_result(self) -> None:
+        message = Message.notice(self._words()).model_copy(update={"late_call": "a"})
+        before = self.state.snapshot()
+        self.state.add_message(message)
+        self.late_results.append((before, self.state.snapshot()))
 
     def import_reply(self) -> None:
         self.state.add_message(self._reply())

@@ -71,6 +71,17 @@ def test_a_message_that_waits_enters_after_the_turn(driver: Driver) -> None:
 
 
 @given(drivers())
+def test_a_late_result_changes_nothing_but_the_context(driver: Driver) -> None:
+    """No State becomes ready, owes an answer or is unfinished because a thread has ended; its message is there."""
+    for before, after in driver.late_results:
+        note(f"late in a State that is {before.status}")
+        changed = {name for name, value in dump(after).items() if value != dump(before)[name]}
+        assert changed <= {"revision", "messages", "queued", "first_message", "created_at"}
+        assert after.finished == before.finished
+        assert after.messages[-1].late_call or after.queued[-1].late_call
+
+
+@given(drivers())
 def test_snapshots_never_change(driver: Driver) -> None:
     """What was taken at a revision is the same after all that followed."""
     assert [dump(value) for value in driver.snapshots] == driver.dumps
@@ -140,7 +151,10 @@ def test_whatever_the_fold_takes_a_provider_takes(driver: Driver, data: st.DataO
 NOT_FIELDS = ("kind", "version", "revision", "at", "run_id")
 
 
-@given(drivers(max_steps=15), st.lists(st.sampled_from(["message", "notice", "decision", "cancel"]), max_size=4))
+@given(
+    drivers(max_steps=15),
+    st.lists(st.sampled_from(["message", "notice", "late", "decision", "cancel"]), max_size=4),
+)
 def test_inbox_events_are_never_refused(driver: Driver, posts: list[str]) -> None:
     """Whoever posts has not read the history, so anything may be posted at any moment."""
     value = driver.state.snapshot()
@@ -159,6 +173,8 @@ def inbox_event(post: str, revision: int, words: str = "posted") -> Event:
         return MessageAdded(message=Message.user(words), **columns)
     if post == "notice":
         return MessageAdded(message=Message.notice(words), **columns)
+    if post == "late":
+        return MessageAdded(message=Message.notice(words).model_copy(update={"late_call": "a"}), **columns)
     if post == "decision":
         return ApprovalDecided(call_id="a", approved=True, by="someone", **columns)
     return CancelRequested(by="someone", **columns)
@@ -174,7 +190,7 @@ def test_take_in_loses_nothing(driver: Driver, data: st.DataObject) -> None:
     state = driver.state
     saved = data.draw(st.integers(0, state.revision))
     state.mark_saved(saved)
-    posts = data.draw(st.lists(st.sampled_from(["message", "notice", "decision", "cancel"]), max_size=4))
+    posts = data.draw(st.lists(st.sampled_from(["message", "notice", "late", "decision", "cancel"]), max_size=4))
     events = [inbox_event(post, saved + 1 + place, f"posted {place}") for place, post in enumerate(posts)]
     before, words, unsaved = state.snapshot(), words_of(state.snapshot()), state.unsaved
 

@@ -106,6 +106,7 @@ messages = st.builds(
     role=st.sampled_from(["user", "assistant"]),
     content=st.lists(text_blocks | images | raw_blocks | calls | results, max_size=4).map(tuple),
     is_notice=st.booleans(),
+    late_call=st.just("") | call_ids,
 )
 agents = st.builds(
     AgentInfo,
