@@ -84,7 +84,7 @@ async def _look_at(agent: Agent[Any], run: Run, call: CallState, passed: Passed)
 async def _ask_rules(
     rules: Permissions | None, run: Run, call: CallState, tool: Tool, values: dict[str, object], passed: Passed
 ) -> None:
-    request = ToolRequest(call.call, tool, values, run.state)
+    request = ToolRequest(call.call, tool.for_call(call.call.args), values, run.state)
     verdict = _plain(tool) if rules is None else await rules.decide(request)
     verdict = await bound(verdict, request, run.caller)
     signature = signature_of(tool.spec)
@@ -125,7 +125,7 @@ async def _edited(
     values = check(tool, changed, list(run.agent.tools))
     if isinstance(values, ToolResult):
         return Verdict(Deny(f"the rule changed the arguments to some that do not fit: {_text(values)}"), verdict.by), {}
-    request = ToolRequest(changed, tool, values, run.state)
+    request = ToolRequest(changed, tool.for_call(args), values, run.state)
     again = await bound(_plain(tool) if rules is None else await rules.decide(request), request, run.caller)
     if isinstance(again.decision, Ask):
         # A person would be shown the model's arguments, not these.

@@ -103,7 +103,7 @@ class ToolRequest:
 
     Attributes:
         call: what the model asked for.
-        tool: the tool, with its hints such as `read_only`.
+        tool: the tool, with its hints such as `read_only` as they are for this call.
         values: the arguments as the tool will get them, defaults left out.
         state: the State that the call belongs to.
     """
@@ -170,7 +170,7 @@ def allow(
 
     Args:
         names: of the tools, such as `"read_*"`; none means every tool.
-        read_only, destructive, idempotent, open_world: only tools that say so of themselves, or with False that do not.
+        read_only, destructive, idempotent, open_world: only calls of which the tool says so, or with False does not.
         when: only calls for which this function of the ToolRequest, sync or async, is true.
 
     Raises:

@@ -57,6 +57,7 @@ class Safety(Protocol):
     def transaction(self) -> bool: ...
     @property
     def spec(self) -> ToolSpec: ...
+    def for_call(self, args: Mapping[str, Any]) -> Safety: ...
 
 
 def may_run_again(tool: Safety | None) -> bool:
@@ -83,7 +84,8 @@ def repairs(
         yield ModelFailed, {"outcome": "interrupted", "message": text, "usage": UNPRICED}
     for state in value.calls.values():
         decided = state.result is not None or state.approval is not None
-        tool = tools.get(state.call.name)
+        known = tools.get(state.call.name)
+        tool = None if known is None else known.for_call(state.call.args)
         again = tool is not None and tool.read_only if forked else may_run_again(tool)
         if decided or not state.starts or again:
             continue
@@ -91,7 +93,7 @@ def repairs(
             yield ToolFinished, _result(state.call, "unknown", UNKNOWN)
         elif on_unknown == "ask":
             question = f"It is unknown whether {state.call.name} ran before the process ended. Run it (again)?"
-            yield asking(state.call, tools.get(state.call.name), question)
+            yield asking(state.call, tool, question)
 
 
 def asking(call: ToolCall, tool: Safety | None, question: str, *, expires_at: datetime | None = None) -> Step:

@@ -370,7 +370,9 @@ def _as_edited(request: ToolRequest, decision: object) -> ToolRequest:
         return request
     call = request.call.model_copy(update={"args": decision.args})
     values = check(request.tool, call)
-    return dataclasses.replace(request, call=call, values=values) if isinstance(values, dict) else request
+    if not isinstance(values, dict):
+        return request
+    return dataclasses.replace(request, call=call, tool=request.tool.for_call(call.args), values=values)
 
 
 def person(agent: Agent[Any], caller: Caller | None) -> Human | None:

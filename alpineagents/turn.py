@@ -210,7 +210,7 @@ def _groups(agent: Agent[Any], ready: Iterable[Ready]) -> Iterator[list[Ready]]:
 
 async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
     for state, _ in group:
-        run.calling(agent, agent.tools[state.call.name], state.call.id).begin()
+        run.calling(agent, agent.tools[state.call.name].for_call(state.call.args), state.call.id).begin()
     started: list[Step] = [(ToolStarted, {"call_id": state.call.id, "attempt": state.starts + 1}) for state, _ in group]
     await run.record_all(started)
     failures: list[BaseException] = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from alpineagents.tools.base import Tool, as_tool, tool, toolbox
+from alpineagents.tools.base import Tool, tool
+from alpineagents.tools.box import as_tool, toolbox
 from alpineagents.tools.context import Progress, ToolContext
 from alpineagents.tools.execute import ToolResult, check, execute
 

@@ -6,9 +6,9 @@ import dataclasses
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Generic, Literal, Protocol, cast, overload, runtime_checkable
+from typing import Any, Concatenate, Generic, Literal, Protocol, TypedDict, Unpack, cast, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
@@ -16,6 +16,7 @@ from alpineagents.errors import ToolDefinitionError
 from alpineagents.messages import ToolSpec
 from alpineagents.tools.contradictions import refuse_contradictions
 from alpineagents.tools.docstring import read_docstring
+from alpineagents.tools.hints import UNSAFE, Hint, HintFunction, functions_of, settled
 from alpineagents.tools.places import Places
 from alpineagents.tools.schema import Arguments, describe_arguments
 from alpineagents.tools.signature import read_signature, takes_self
@@ -64,6 +65,7 @@ class Tool(Generic[P, R_co]):
         arguments: the parameters, and how a model's arguments become Python values.
         binding: whether the function waits for an object, for a class, or for nothing.
         is_subagent: whether it is an Agent, which works on each call in a State of its own.
+        per_call: the hints that depend on the call; `for_call` settles them, and until then the unsafe value stands.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Tool(Generic[P, R_co]):
     places: Places | None = None
     on_error: OnError = field(default_factory=dict, compare=False)
     is_subagent: bool = False
+    per_call: Mapping[str, HintFunction] = field(default_factory=dict, compare=False)
     spec: ToolSpec = field(init=False, compare=False)
     is_async: bool = field(init=False, compare=False)
 
@@ -127,6 +130,29 @@ class Tool(Generic[P, R_co]):
         """
         return self.arguments.validate(args)
 
+    def for_call(self, args: Mapping[str, Any]) -> Tool[P, R_co]:
+        """
+        Return the tool with the hints that hold for a call; a function that fails, or args that do not fit, are unsafe.
+
+        Args:
+            args: the arguments as the model wrote them.
+
+        Example:
+            >>> @tool(read_only=lambda args: args["method"] == "GET")
+            ... def fetch(url: str, method: str = "GET") -> str:
+            ...     return url
+            >>> fetch.for_call({"url": "a"}).read_only, fetch.for_call({"url": "a", "method": "PUT"}).read_only
+            (True, False)
+        """
+        if not self.per_call:
+            return self
+        try:
+            values: dict[str, object] | None = self.arguments.with_defaults(self.validate(args))
+        except Exception:  # noqa: BLE001  (validators are the tool author's code)
+            values = None
+        hints: dict[str, Any] = settled(self.name, self.per_call, values)
+        return dataclasses.replace(self, **hints)
+
     def copy(
         self,
         *,
@@ -159,66 +185,45 @@ class Tool(Generic[P, R_co]):
         return dataclasses.replace(self, **changes)
 
     def __repr__(self) -> str:
-        flags = [f"{flag}={getattr(self, flag)}" for flag in _FLAGS if getattr(self, flag) != (flag == "parallel")]
+        said = {flag: getattr(self, flag) for flag in _FLAGS}
+        said |= {hint: _name_of(function) for hint, function in self.per_call.items()}
+        flags = [f"{flag}={value}" for flag, value in said.items() if value != (flag == "parallel")]
         names = ", ".join(cast("dict[str, Any]", self.arguments.schema["properties"]))
         return f"Tool({', '.join([f'{self.name}({names})', *flags])})"
-
-
-@runtime_checkable
-class CanBeTool(Protocol):
-    """What is no function and can be a tool all the same: an Agent."""
-
-    def as_tool(self) -> Tool: ...
 
 
 class _Decorator(Protocol):
     def __call__(self, function: Callable[P2, R], /) -> Tool[P2, R]: ...
 
 
+class _Settings(TypedDict, total=False):
+    read_only: Hint
+    destructive: Hint
+    idempotent: Hint
+    open_world: Hint
+    parallel: bool
+    transaction: bool
+    needs_approval: bool
+    timeout: float | None
+    max_result_bytes: int | None
+    max_concurrency: int | None
+    on_error: OnError | None
+    name: str | None
+    description: str | None
+
+
 @overload
-def tool(
-    function: Callable[P2, R],
-    /,
-    *,
-    read_only: bool = ...,
-    destructive: bool = ...,
-    idempotent: bool = ...,
-    open_world: bool = ...,
-    parallel: bool = ...,
-    transaction: bool = ...,
-    needs_approval: bool = ...,
-    timeout: float | None = ...,
-    max_result_bytes: int | None = ...,
-    max_concurrency: int | None = ...,
-    on_error: OnError | None = ...,
-    name: str | None = ...,
-    description: str | None = ...,
-) -> Tool[P2, R]: ...
+def tool(function: Callable[P2, R], /, **settings: Unpack[_Settings]) -> Tool[P2, R]: ...
 @overload
-def tool(
-    *,
-    read_only: bool = ...,
-    destructive: bool = ...,
-    idempotent: bool = ...,
-    open_world: bool = ...,
-    parallel: bool = ...,
-    transaction: bool = ...,
-    needs_approval: bool = ...,
-    timeout: float | None = ...,
-    max_result_bytes: int | None = ...,
-    max_concurrency: int | None = ...,
-    on_error: OnError | None = ...,
-    name: str | None = ...,
-    description: str | None = ...,
-) -> _Decorator: ...
+def tool(**settings: Unpack[_Settings]) -> _Decorator: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    read_only: bool = False,
-    destructive: bool = False,
-    idempotent: bool = False,
-    open_world: bool = False,
+    read_only: Hint = False,
+    destructive: Hint = False,
+    idempotent: Hint = False,
+    open_world: Hint = False,
     parallel: bool = True,
     transaction: bool = False,
     needs_approval: bool = False,
@@ -237,7 +242,8 @@ def tool(
 
     Args:
         function: what to make a tool of.
-        read_only: it changes nothing.
+        read_only: it changes nothing. This and the next three may be a function of the arguments by name, which says
+            what holds for one call; where it fails, the call counts as one that changes, destroys and reaches out.
         destructive: it may remove or overwrite what was there.
         idempotent: a second run with the same arguments changes nothing more.
         open_world: it reaches out of the program.
@@ -281,64 +287,7 @@ def tool(
     return decorate if function is None else decorate(function)
 
 
-def as_tool(value: object) -> Tool:
-    """
-    Return a tool as it is, and a plain function, a bound method or an Agent as a tool.
-
-    Raises:
-        ToolDefinitionError: it is something else, or a method without its object.
-
-    Example:
-        >>> def add(a: int, b: int) -> int:
-        ...     return a + b
-        >>> as_tool(add)
-        Tool(add(a, b))
-    """
-    made: Tool
-    if isinstance(value, CanBeTool):
-        made = value.as_tool()
-    elif isinstance(value, types.MethodType) and isinstance(value.__func__, Tool):
-        made = value.__func__.__get__(value.__self__)  # of `@classmethod` over `@tool`
-    else:
-        made = (
-            value
-            if isinstance(value, Tool)
-            else _make(value, dict.fromkeys(_FLAGS, False) | {"parallel": True}, None, None)
-        )
-    if made.binding != "nothing":
-        owner, _, method = made.function.__qualname__.rpartition(".")
-        raise ToolDefinitionError(
-            f"tool {made.name!r} is a method without an object. "
-            f"Take it from one: tools=[{owner.split('.')[-1]}(…).{method}]"
-        )
-    return made
-
-
-def toolbox(tools: Iterable[object]) -> dict[str, Tool]:
-    """
-    Return tools by name, functions among them made into tools.
-
-    Raises:
-        ToolDefinitionError: two have the same name, or one cannot be a tool.
-    """
-    if isinstance(tools, (Tool, str, Mapping)) or not isinstance(tools, Iterable):
-        raise ToolDefinitionError(
-            f"tools is a list of tools or functions, not {_kind(tools)}: tools=[read_file, search]"
-        )
-    box: dict[str, Tool] = {}
-    for value in tools:
-        made = as_tool(value)
-        if made.name in box:
-            first, second = _place(box[made.name]), _place(made)
-            raise ToolDefinitionError(
-                f"two tools are named {made.name!r}: {first} and {second}. "
-                f'Give one another name: {made.name}.copy(name="{made.name[:60]}_2")'
-            )
-        box[made.name] = made
-    return box
-
-
-def _make(value: object, flags: Mapping[str, Any], name: str | None, description: str | None) -> Tool[..., Any]:
+def _make(value: object, flags: Mapping[str, Hint], name: str | None, description: str | None) -> Tool[..., Any]:
     binding: Literal["object", "class", "nothing"] | None = None
     if isinstance(value, (staticmethod, classmethod)):
         binding = "class" if isinstance(value, classmethod) else "nothing"
@@ -347,7 +296,9 @@ def _make(value: object, flags: Mapping[str, Any], name: str | None, description
     if binding is None:
         binding = "object" if takes_self(function) else "nothing"
     used = _checked(function.__name__ if name is None else name, function)
+    functions = functions_of(used, flags)
     signature = read_signature(function, used, drop_first=binding != "nothing")
+    settings: dict[str, Any] = {flag: UNSAFE[flag] if flag in functions else value for flag, value in flags.items()}
     described = read_docstring(function.__doc__, [parameter.name for parameter in signature.parameters])
     return Tool(
         name=used,
@@ -355,7 +306,8 @@ def _make(value: object, flags: Mapping[str, Any], name: str | None, description
         function=function,
         binding=binding,
         arguments=describe_arguments(used, signature, described),
-        **flags,
+        per_call=functions,
+        **settings,
     )
 
 
@@ -364,7 +316,7 @@ def _function(value: object) -> Callable[..., Any]:
         raise ToolDefinitionError(f"{value!r} is a tool already. For another name: {value.name}.copy(name=…)")
     if not isinstance(value, (types.FunctionType, types.MethodType)):
         raise ToolDefinitionError(
-            f"a tool is a function or a method, not {_kind(value)}. Write one around it:\n"
+            f"a tool is a function or a method, not {kind_of(value)}. Write one around it:\n"
             "@tool\ndef look_up(word: str) -> str: ..."
         )
     return value
@@ -384,12 +336,12 @@ def _checked(name: object, function: Callable[..., Any]) -> str:
     )
 
 
-def _kind(value: object) -> str:
+def _name_of(function: object) -> str:
+    return getattr(function, "__qualname__", type(function).__qualname__).rpartition(".")[2]
+
+
+def kind_of(value: object) -> str:
+    """Name what was given where a tool is due, for an error."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"a {type(value).__name__}"
-
-
-def _place(made: Tool) -> str:
-    function = made.function
-    return f"{function.__module__}.{function.__qualname__}"

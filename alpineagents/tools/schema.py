@@ -60,6 +60,12 @@ class Arguments:
                 values[parameter.name] = getattr(checked, field_name)
         return values
 
+    def with_defaults(self, values: Mapping[str, object]) -> dict[str, object]:
+        """Return values with the function's own defaults for what was left out."""
+        return {
+            parameter.name: values.get(parameter.name, parameter.default) for parameter in self.signature.parameters
+        }
+
     def bind(self, values: Mapping[str, object], context: ToolContext) -> tuple[list[object], dict[str, object]]:
         """Put values where the function takes them, by place or by name, and the context with them."""
         given = dict(values)
