@@ -86,7 +86,7 @@ from alpineagents.stopped import (
     StoppedByUntil,
     WaitingForApproval,
 )
-from alpineagents.stores import MemoryStore, StateHeader, StateInfo, StateKey, Store
+from alpineagents.stores import AlwaysAllowed, MemoryStore, StateHeader, StateInfo, StateKey, Store
 from alpineagents.stream import RunStream
 from alpineagents.terminal import Terminal
 from alpineagents.tools import Progress, Tool, ToolContext, tool
@@ -103,6 +103,7 @@ __all__ = [
     "AlreadyDecidedError",
     "Agent",
     "AlpineAgentsError",
+    "AlwaysAllowed",
     "Anthropic",
     "ApprovalDecided",
     "ApprovalRequested",

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
 
 from alpineagents import clock
 from alpineagents.digests import digest_of, seal_of
 from alpineagents.errors import AlreadyDecidedError, ApprovalError, ConfigError
-from alpineagents.events import ApprovalDecided, ToolFinished
+from alpineagents.events import Always, ApprovalDecided, ToolFinished
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
 from alpineagents.stopped import WaitingForApproval
@@ -121,7 +121,7 @@ def decided(
     by: str,
     note: str,
     args: Mapping[str, JsonValue] | None = None,
-    always: Literal["", "state"] = "",
+    always: Always = "",
     digest: str | None = None,
 ) -> dict[str, Any]:
     """
@@ -156,6 +156,8 @@ def decided(
             "it asks for something else than what was shown: show it again. [w for w in await store.approvals() "
             f"if w.state_id == {state.id!r}]",
         )
+    if always == "all" and (call.request is None or not call.request.signature):
+        raise ApprovalError(state.id, call_id, "its tool was not known when it was asked: leave always='all' out")
     return decision(call, approved=approved, by=by, note=note, args=args, always=always)
 
 
@@ -166,7 +168,7 @@ def decision(
     by: str,
     note: str = "",
     args: Mapping[str, JsonValue] | None = None,
-    always: Literal["", "state"] = "",
+    always: Always = "",
 ) -> dict[str, Any]:
     """Return the fields of a decision about a call that a person was asked about, bound to what they were asked."""
     assert call.request is not None
@@ -185,8 +187,11 @@ def _check_words(call_id: object, by: object, note: object, args: object, always
         raise ConfigError('call_id, note and reason are texts: await store.deny(id, call_id, by="Ada", reason="no")')
     if args is not None and not isinstance(args, Mapping):
         raise ConfigError(f"args is a dict of all arguments, not a {type(args).__name__}: args={{'amount': 1}}")
-    if always not in ("", "state"):
-        raise ConfigError(f'always={always!r} is not "state", which allows every later call of this tool in this State')
+    if always not in get_args(Always):
+        raise ConfigError(
+            f'always={always!r} is neither "state", which allows every later call of this tool in this State, '
+            'nor "all", which does so in every State of the store'
+        )
 
 
 def _refusal(state: State, call_id: str, call: CallState | None) -> ApprovalError:

@@ -63,6 +63,10 @@ class ParentCall(_Fact):
     call_id: Text
 
 
+Always = Literal["", "state", "all"]
+"""How far an approval goes beyond its call: not at all, to the later calls of the tool in this State, or in all."""
+
+
 class _Event(_Fact):
     version: Literal[1] = 1
     revision: int = Field(ge=1)
@@ -208,7 +212,7 @@ class ApprovalDecided(_Event):
         by: who.
         note: why, in their words.
         args: the arguments that the tool gets instead of the model's; None leaves them as they are.
-        always: `"state"` allows every later call of this tool in this State as well.
+        always: `"state"` allows every later call of this tool in this State as well, `"all"` in all States.
         child_id: the State below this one that the decision counts in; here it says that nobody waits for it any more.
         seal: of all that it says; a decision that was changed where it is stored counts for nothing.
     """
@@ -220,7 +224,7 @@ class ApprovalDecided(_Event):
     by: Text
     note: Text = ""
     args: JsonObject | None = Field(default=None, exclude_if=_is_default)
-    always: Literal["", "state"] = Field(default="", exclude_if=_is_default)
+    always: Always = Field(default="", exclude_if=_is_default)
     child_id: str = Field(default="", exclude_if=_is_default)
     seal: str = Field(default="", exclude_if=_is_default)
 

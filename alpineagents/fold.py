@@ -273,7 +273,8 @@ def _approval_decided(draft: _Draft, event: ApprovalDecided) -> None:
     call = state.call
     if event.approved and event.args is not None:
         call = call.model_copy(update={"args": event.args})
-    if event.approved and event.always and event.seal and state.request is not None:
+    # What counts in all States is kept by the store, where it can be taken back for this State too.
+    if event.approved and event.always == "state" and event.seal and state.request is not None:
         draft.always_allowed |= {state.request.signature}
     draft.calls[event.call_id] = dataclasses.replace(
         state,

@@ -25,6 +25,7 @@ from alpineagents.repair import Step, asking, closing_calls
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
 from alpineagents.stopped import Stopped, StoppedByPermission
+from alpineagents.stores.standing import AlwaysAllowed, standing
 from alpineagents.subagents import bound
 from alpineagents.tools import Tool, ToolResult, check
 
@@ -113,8 +114,17 @@ async def _ask_rules(
         answered = isinstance(made, Allow) or call.starts > 0 or signature in run.state.snapshot().always_allowed
     if answered:
         passed.ready[call.call.id] = values
+    elif call.approval is None and (found := await _standing(run, signature)) is not None:
+        note = f"allowed in all States since {found.at:%Y-%m-%d %H:%M} UTC"
+        digest = digest_of(signature, call.call.args)
+        passed.steps.append(_decided(call.call, digest, approved=True, by=found.by, note=note))
+        passed.ready[call.call.id] = values
     else:
         passed.steps.append(_asking(call, tool, made if isinstance(made, Ask) else Ask()))
+
+
+async def _standing(run: Run, signature: str) -> AlwaysAllowed | None:
+    return None if run.store is None else await standing(run.store, run.agent.name, signature)
 
 
 async def _edited(

@@ -6,6 +6,7 @@ The same Events are written as without one, so another process can answer, and a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import anyio
@@ -20,6 +21,7 @@ from alpineagents.permissions import Allow, Deny
 from alpineagents.repair import Step
 from alpineagents.snapshot import CallState
 from alpineagents.stopped import StoppedByPermission
+from alpineagents.stores.standing import allow_always
 from alpineagents.subagents import person
 
 if TYPE_CHECKING:
@@ -87,9 +89,20 @@ async def consult(agent: Agent[Any], run: Run) -> bool:
         async with run.consulting:
             steps = await _approve(human, run, call)
         await run.record_all(stopping(run.state, steps, run.stopped))
+        await _keep_always(run, call.call.id, steps)
         if run.stopped is not None:
             break
     return True
+
+
+async def _keep_always(run: Run, call_id: str, steps: Iterable[Step]) -> None:
+    if not any(kind is ApprovalDecided and fields.get("always") == "all" for kind, fields in steps):
+        return
+    # Somebody else may have been faster, whose decision counts then.
+    counted = run.state.snapshot().calls[call_id].decision
+    if counted is not None and counted.always == "all":
+        assert run.store is not None
+        await allow_always(run.store, run.state, counted)
 
 
 async def _approve(human: Human, run: Run, call: CallState) -> list[Step]:
@@ -115,6 +128,11 @@ def _answered(answer: object, by: str, run: Run, call: CallState) -> list[Step]:
     if isinstance(answer, bool):
         answer = Allow() if answer else Deny("no")
     if isinstance(answer, Allow):
+        if answer.always == "all" and run.store is None:
+            raise ConfigError(
+                'Allow(always="all") is kept by a store, and this Agent has none: '
+                'Agent(model, store=SQLStore("agents.db")), or Allow(always="state")'
+            )
         return [(ApprovalDecided, decision(call, approved=True, by=by, args=answer.args, always=answer.always))]
     if not isinstance(answer, Deny):
         raise ConfigError(

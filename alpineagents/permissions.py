@@ -15,11 +15,12 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import get_args
 
 from pydantic import JsonValue
 
 from alpineagents.errors import ConfigError, said
+from alpineagents.events import Always
 from alpineagents.messages import ToolCall
 from alpineagents.state import State
 from alpineagents.tools.base import Tool
@@ -38,11 +39,12 @@ class Allow:
 
     Attributes:
         args: all arguments, instead of the model's; None leaves them as they are.
-        always: in a person's answer, `"state"` allows every later call of this tool in this State as well.
+        always: in a person's answer, `"state"` allows every later call of this tool in this State as well, `"all"` in
+            every State of the store.
     """
 
     args: Mapping[str, JsonValue] | None = field(default=None, kw_only=True)
-    always: Literal["", "state"] = field(default="", kw_only=True)
+    always: Always = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if self.args is not None:
@@ -50,8 +52,8 @@ class Allow:
                 kind = type(self.args).__name__
                 raise ConfigError(f"args is a dict of all arguments, not a {kind}: Allow(args={{'amount': 1}})")
             object.__setattr__(self, "args", storable(dict(self.args), "args"))
-        if self.always not in ("", "state"):
-            raise ConfigError(f'always={self.always!r} is not "state": Allow(always="state")')
+        if self.always not in get_args(Always):
+            raise ConfigError(f'always={self.always!r} is neither "state" nor "all": Allow(always="state")')
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING
 from alpineagents.stores.base import Store
 from alpineagents.stores.header import Lease, StateHeader, StateInfo, StateKey, Summary
 from alpineagents.stores.memory import MemoryStore
+from alpineagents.stores.standing import AlwaysAllowed
 
-__all__ = ["FileStore", "Lease", "MemoryStore", "SQLStore", "StateHeader", "StateInfo", "StateKey", "Store", "Summary"]
+__all__ = [
+    "AlwaysAllowed",
+    "FileStore",
+    "Lease",
+    "MemoryStore",
+    "SQLStore",
+    "StateHeader",
+    "StateInfo",
+    "StateKey",
+    "Store",
+    "Summary",
+]
 
 if TYPE_CHECKING:
     from alpineagents.stores.file import FileStore

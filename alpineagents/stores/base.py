@@ -15,7 +15,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args
+from typing import TYPE_CHECKING, Any, Protocol, Self, get_args
 
 import anyio.lowlevel
 from pydantic import JsonValue
@@ -31,12 +31,13 @@ from alpineagents.errors import (
     StoreError,
     StoreFeatureError,
 )
-from alpineagents.events import CancelRequested, Event, MessageAdded, RunStopped
+from alpineagents.events import Always, CancelRequested, Event, MessageAdded, RunStopped
 from alpineagents.fold import FIRST_MESSAGE_LENGTH, fold, header_status
 from alpineagents.messages import Message
 from alpineagents.shield import settled
 from alpineagents.snapshot import StateSnapshot, Status
 from alpineagents.state import State, check_id, check_namespace
+from alpineagents.stores import standing
 from alpineagents.stores.deciding import decide, waiting_in
 from alpineagents.stores.header import (
     Lease,
@@ -60,6 +61,7 @@ MAX_LISTED = 1_000_000
 
 # Inside a class that has a method of that name, `list` would mean the method.
 Approvals = list[PendingApproval]
+StandingApprovals = list[standing.AlwaysAllowed]
 
 FOLDED_AT_ONCE = 1_000
 """How many Events are folded before other tasks have a turn."""
@@ -465,7 +467,7 @@ class Store:
         by: str,
         note: str = "",
         args: Mapping[str, JsonValue] | None = None,
-        always: Literal["", "state"] = "",
+        always: Always = "",
         digest: str | None = None,
     ) -> int:
         """
@@ -477,7 +479,8 @@ class Store:
             by: who decides.
             note: why, kept in the history.
             args: all arguments, instead of the model's; the model is told of the change.
-            always: `"state"` allows every later call of this tool in this State as well.
+            always: `"state"` allows every later call of this tool in this State as well; `"all"` in each State of this
+                store, of Agents of the same name, until `revoke`.
             digest: that of the `PendingApproval` which the person saw, so that nothing else is approved where the State
                 was deleted and made again meanwhile.
 
@@ -508,6 +511,33 @@ class Store:
             StateError: as `approve` does.
         """
         return await decide(self, id, call_id, approved=False, by=by, note=reason, digest=digest)
+
+    async def always_allowed(self) -> StandingApprovals:
+        """
+        Show which tools people have allowed for all States, the oldest first.
+
+        Example:
+            >>> from alpineagents import MemoryStore
+            >>> MemoryStore().always_allowed_sync()
+            []
+        """
+        return await standing.listed(self)
+
+    async def revoke(self, tool: str, *, by: str) -> StandingApprovals:
+        """
+        Take back that a tool is allowed for all States; its next call asks a person again.
+
+        Args:
+            tool: its name.
+            by: who takes it back, kept in the history of the list.
+
+        Returns:
+            What was taken back.
+
+        Raises:
+            ConfigError: nothing of the kind is allowed.
+        """
+        return await standing.revoke(self, tool, by)
 
     async def cancel(self, id: str, *, by: str = "", reason: str = "") -> int:
         """
@@ -589,7 +619,7 @@ class Store:
         by: str,
         note: str = "",
         args: Mapping[str, JsonValue] | None = None,
-        always: Literal["", "state"] = "",
+        always: Always = "",
         digest: str | None = None,
     ) -> int:
         """Do what `approve` does, in a script."""
@@ -600,6 +630,14 @@ class Store:
         """Do what `deny` does, in a script."""
         decision = self.deny(id, call_id, by=by, reason=reason, digest=digest)
         return run_sync(decision, called="deny_sync", instead="await store.deny(id, call_id, by=…, reason=…)")
+
+    def always_allowed_sync(self) -> StandingApprovals:
+        """Do what `always_allowed` does, in a script."""
+        return run_sync(self.always_allowed(), called="always_allowed_sync", instead="await store.always_allowed()")
+
+    def revoke_sync(self, tool: str, *, by: str) -> StandingApprovals:
+        """Do what `revoke` does, in a script."""
+        return run_sync(self.revoke(tool, by=by), called="revoke_sync", instead="await store.revoke(tool, by=…)")
 
     def close_sync(self) -> None:
         """Do what `aclose` does, in a script."""

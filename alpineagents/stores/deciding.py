@@ -12,6 +12,7 @@ from alpineagents.errors import StateConflictError, StateDamagedError, StateNotF
 from alpineagents.events import ApprovalDecided
 from alpineagents.state import State
 from alpineagents.stores.header import StateInfo
+from alpineagents.stores.standing import allow_always
 
 if TYPE_CHECKING:
     from alpineagents.stores.base import Store
@@ -60,6 +61,8 @@ async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
             await anyio.lowlevel.checkpoint()
         else:
             await _tell_above(store, state, event)
+            if event.always == "all":
+                await allow_always(store, state, event)
             return revision
 
 
