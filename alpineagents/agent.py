@@ -20,7 +20,7 @@ from typing_extensions import TypeVar
 
 from alpineagents.answers import ask_beside, shape_answer
 from alpineagents.context import measured, split, tokens_of
-from alpineagents.errors import ConfigError, StateConflictError
+from alpineagents.errors import ConfigError, StateConflictError, SyncInsideLoopError
 from alpineagents.events import AgentInfo
 from alpineagents.human import Human
 from alpineagents.human import ask as ask_person
@@ -37,7 +37,7 @@ from alpineagents.stopped import Stopped, StoppedByUntil
 from alpineagents.stores.base import Store
 from alpineagents.stream import RunStream, streamed
 from alpineagents.subagents import Caller, run_child, subagent_tool
-from alpineagents.sync import run_sync
+from alpineagents.sync import run_in_portal, run_sync
 from alpineagents.tools import Tool, ToolContext, toolbox
 from alpineagents.turn import ask_model, compact_context, make_calls, next_request
 
@@ -503,9 +503,17 @@ class Agent(Generic[OutputT]):
 
     # -------------------------------------------------------------------------------------------- for scripts
 
-    def run_sync(self, prompt: str | Message | State, *, id: str | None = None) -> OutputT | None:
-        """Do what `run` does, in a script."""
-        return run_sync(self.run(prompt, id=id), called="run_sync", instead="await agent.run(…)")
+    def run_sync(
+        self, prompt: str | Message | State, *, id: str | None = None, context: ToolContext | None = None
+    ) -> OutputT | None:
+        """Do what `run` does, in a script; with `context`, in a sync tool."""
+        if context is None or context.caller is None:
+            return run_sync(self.run(prompt, id=id, context=context), called="run_sync", instead="await agent.run(…)")
+        instead = "await agent.run(…, context=context)"
+        if context.portal is None:
+            raise SyncInsideLoopError("run_sync", instead)  # the context of an async tool
+        run = partial(self.run, prompt, id=id, context=context)
+        return run_in_portal(context.portal, run, called="run_sync", instead=instead)
 
     def resume_sync(self, id: str, prompt: str | Message | None = None) -> OutputT | None:
         """Do what `resume` does, in a script."""

@@ -16,12 +16,16 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
+
 from alpineagents.errors import SyncInsideLoopError
 from alpineagents.shield import in_async_code
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Future
+
+    from anyio.from_thread import BlockingPortal
 
 T = TypeVar("T")
 
@@ -119,6 +123,38 @@ async def _settle(coroutine: Coroutine[Any, Any, T], outcome: Future[T]) -> None
         outcome.set_result(await coroutine)
     except BaseException as error:  # noqa: BLE001  # raised where the call was made
         outcome.set_exception(error)
+
+
+def run_in_portal(
+    portal: BlockingPortal, function: Callable[[], Coroutine[Any, Any, T]], *, called: str, instead: str
+) -> T:
+    """
+    Run a coroutine in the event loop of a portal and wait for it, in a thread.
+
+    Raises:
+        CancelledError: what the portal serves was cancelled, or has ended.
+        SyncInsideLoopError: an event loop runs in this thread.
+    """
+    from concurrent.futures import CancelledError, Future
+
+    async def settle() -> Future[T]:
+        # Nothing is raised in the portal, which what is no Exception would end.
+        outcome: Future[T] = Future()
+        try:
+            outcome.set_result(await function())
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001  # raised where the call was made
+            outcome.set_exception(error)
+        return outcome
+
+    if in_async_code():
+        raise SyncInsideLoopError(called, instead)
+    try:
+        settled = portal.call(settle)
+    except RuntimeError as error:
+        raise CancelledError("the call that this run serves has ended") from error
+    return settled.result()
 
 
 def close_at_exit(give_back: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from alpineagents.errors import ConfigError
 
 if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from alpineagents.state import State
@@ -63,6 +64,8 @@ class ToolContext:
         store: where the State is saved; None where it is not.
         emit: where `report` hands over; None where nobody looks.
         caller: what `agent.run(prompt, context=context)` makes a child of; None outside a run.
+        portal: for a sync tool, the way from its thread to the event loop of the run; what it does there is cancelled
+            with the call. None for async tools.
 
     Example:
         >>> from alpineagents import State
@@ -88,6 +91,7 @@ class ToolContext:
     store: Store | None = field(default=None, repr=False, compare=False)
     emit: Callable[[Progress], None] | None = field(default=None, repr=False, compare=False)
     caller: Caller | None = field(default=None, repr=False, compare=False)
+    portal: BlockingPortal | None = field(default=None, repr=False, compare=False)
 
     def report(self, progress: float, total: float | None = None, message: str = "") -> None:
         """

@@ -72,6 +72,8 @@ async def in_thread(function: Callable[[], T]) -> T:
     done: asyncio.Future[T] = loop.create_future()
     token = anyio.lowlevel.current_token()
     context = contextvars.copy_context()
+    # No event loop runs in the thread, so `_sync` calls work there.
+    context.run(sniffio.current_async_library_cvar.set, None)
 
     def work() -> None:
         # What anyio's own worker threads know.
