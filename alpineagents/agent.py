@@ -542,13 +542,10 @@ def _unread(_item: Item) -> None:
 
 def _refuse_open_child(state: State) -> None:
     """Refuse to carry on alone what serves a call of another State: that one's rules bind it, and wait for its end."""
-    value = state.snapshot()
-    if value.parent is None or value.parent.state_id != state.parent_id:
-        return
-    if value.run_id is not None or state.pending_calls:
+    if state.is_child and (state.snapshot().run_id is not None or state.pending_calls):
         raise ConfigError(
-            f"State {state.id!r} serves a call of State {value.parent.state_id!r}, which carries it on: "
-            f"await agent.resume({value.parent.state_id!r})"
+            f"State {state.id!r} serves a call of State {state.parent_id!r}, which carries it on: "
+            f"await agent.resume({state.parent_id!r})"
         )
 
 

@@ -199,11 +199,9 @@ class Run:
     async def _claim(self) -> None:
         value = self.state.snapshot()
         about = self.agent.describe()
+        forked = self.state.is_fork  # as it was found: a child says so of itself with its first run
         try:
             self.journal.add(RunStarted, agent=None if value.agent == about else about, parent=self._parent())
-            forked = self.state.parent_id is not None and (
-                value.parent is None or value.parent.state_id != self.state.parent_id
-            )
             for call in value.calls.values():
                 if call.starts and call.result is None:
                     tool = self.agent.tools.get(call.call.name)

@@ -185,6 +185,17 @@ class State:
         """Whether `finish` was called and nothing has come in since."""
         return self._value.finished
 
+    @property
+    def is_child(self) -> bool:
+        """Whether it serves a call of the State `parent_id`, which carries it on."""
+        parent = self._value.parent
+        return parent is not None and parent.state_id == self.parent_id
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether it was forked from the State `parent_id`, and goes its own way."""
+        return self.parent_id is not None and not self.is_child
+
     def snapshot(self) -> StateSnapshot:
         """Return the value of the State as it is now; it costs nothing and never changes."""
         return self._value

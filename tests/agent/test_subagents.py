@@ -96,6 +96,7 @@ async def test_an_agent_in_tools_is_a_child_with_a_log_of_its_own(store: Store) 
     spec = model.requests[0].tools[0]
     assert (spec.name, spec.description) == ("guide", "Knows peaks.")
     assert child.id == child_id("s", begun.call_id) == begun.child_id == ended.children[0]
+    assert (child.is_child, child.is_fork, state.is_child, state.is_fork) == (True, False, False, False)
     assert child.snapshot().parent is not None
     assert (child.snapshot().parent.state_id, child.snapshot().parent.call_id) == ("s", begun.call_id)
     assert [message.text for message in child.messages] == ["How high?", "It is 4,478 m high."]
@@ -115,6 +116,18 @@ async def test_what_children_take_is_counted_once(store: Store) -> None:
     usages = {info.id: info.usage.requests for info in await store.list()}
     assert sorted(usages.values()) == [1, 3, 5, 5]
     assert usages["s"] == usages["t"] == (await store.load("s")).usage.requests == 5
+
+
+async def test_a_fork_of_a_child_is_no_child(store: Store) -> None:
+    """It serves no call, although its history says that it did: it goes its own way."""
+    agent = Agent(head("Go", to="guide"), tools=[Agent(FakeModel(["Hi"]), name="guide")], store=store)
+    await agent.run("Ask", id="s")
+    [child] = await children_of(store, "s")
+
+    await store.fork(child.id, "copy")
+
+    for fork in (child.fork(id="f"), await store.load("copy")):
+        assert (fork.is_child, fork.is_fork, fork.parent_id) == (False, True, child.id)
 
 
 async def test_without_a_store_a_child_lives_in_memory() -> None:
