@@ -77,7 +77,7 @@ async def _look_at(agent: Agent[Any], run: Run, call: CallState, passed: Passed)
             await _ask_rules(agent.permissions, run, call, tool, values, passed)
         elif isinstance(values, ToolResult):
             # Whatever was wrong, the tool was not entered.
-            outcome = {"call_id": call.call.id, "outcome": "input_error", "content": values.content}
+            outcome = {"call_id": call.call.id, "outcome": "input_error", "content": content_of(call, values)}
             passed.steps.append((ToolFinished, outcome))
             passed.failures += [values.error] if values.error is not None else []
 
@@ -174,7 +174,8 @@ def expiry(call: CallState) -> Step:
 def denied(call: CallState, by: str, note: str) -> Step:
     """Return the result of a call that was refused."""
     text = f"{by} refused this call" + (f": {note}" if note else ".") + (BEFORE if call.starts else "")
-    return ToolFinished, {"call_id": call.call.id, "outcome": "denied", "content": (TextBlock(text=text),)}
+    content = content_of(call, ToolResult("denied", (TextBlock(text=text),)))
+    return ToolFinished, {"call_id": call.call.id, "outcome": "denied", "content": content}
 
 
 def stopping(state: State, steps: Iterable[Step], stopped: Stopped | None) -> Iterator[Step]:

@@ -22,6 +22,7 @@ from alpineagents import (
     ValueNotStorableError,
     tool,
 )
+from alpineagents.permissions import deny
 from alpineagents.testing import FakeModel, tool_call
 from tests.agent.parts import complaints, kinds, of, outcomes, results
 from tests.approvals.parts import Till, tamper
@@ -273,13 +274,28 @@ async def test_the_tool_gets_the_arguments_that_were_approved(store: Store, till
 
 
 async def test_arguments_that_do_not_fit_make_nothing(store: Store, till: Till) -> None:
-    """Whoever changed them: the tool is not entered."""
+    """The tool is not entered, and the model is told that they were not its own."""
     (call,) = (await till.waiting(store, tool_call("pay", amount=5))).pending_calls
     await store.approve("s", call.id, by="Ada", args={"sum": "much"})
 
     await till.agent(store).resume("s")
 
-    assert (till.paid, outcomes(await store.load("s"))) == ([], {"pay": "input_error"})
+    state = await store.load("s")
+    assert (till.paid, outcomes(state)) == ([], {"pay": "input_error"})
+    assert results(state)[0].startswith('[Ada changed the arguments to {"sum": "much"}]pay was not run, ')
+
+
+async def test_a_denial_of_changed_arguments_says_whose_they_are(store: Store, till: Till) -> None:
+    """A rule looks at them before the call is made; the model would else take it for its own."""
+    rules = [deny(when=lambda call: call.args["amount"] == 1, reason="not one"), Ask()]
+    (call,) = (await till.waiting(store, tool_call("pay", amount=5), permissions=rules)).pending_calls
+    await store.approve("s", call.id, by="Ada", args={"amount": 1})
+
+    await till.agent(store, permissions=rules).resume("s")
+
+    [told] = results(await store.load("s"))
+    assert told.startswith('[Ada changed the arguments to {"amount": 1}]rule deny(when=')
+    assert till.paid == []
 
 
 async def test_an_approval_for_always_counts_in_its_state(store: Store, till: Till) -> None:
