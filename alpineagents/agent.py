@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from alpineagents.answers import ask_beside, shape_answer
+from alpineagents.approvals import served_state_id
 from alpineagents.context import measured, split, tokens_of
 from alpineagents.errors import ConfigError, StateConflictError, SyncInsideLoopError
 from alpineagents.events import AgentInfo
@@ -542,10 +543,11 @@ def _unread(_item: Item) -> None:
 
 def _refuse_open_child(state: State) -> None:
     """Refuse to carry on alone what serves a call of another State: that one's rules bind it, and wait for its end."""
-    if state.is_child and (state.snapshot().run_id is not None or state.pending_calls):
+    parent_id = served_state_id(state)
+    if parent_id is not None and (state.snapshot().run_id is not None or state.pending_calls):
         raise ConfigError(
-            f"State {state.id!r} serves a call of State {state.parent_id!r}, which carries it on: "
-            f"await agent.resume({state.parent_id!r})"
+            f"State {state.id!r} serves a call of State {parent_id!r}, which carries it on: "
+            f"await agent.resume({parent_id!r})"
         )
 
 

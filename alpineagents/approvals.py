@@ -67,13 +67,19 @@ def pending_approval(state: State, call_id: str) -> PendingApproval | None:
     return _pending(state, call) if call is not None and call.waits else None
 
 
+def served_state_id(state: State) -> str | None:
+    """Return the id of the State that this one serves a call of; None where it serves none."""
+    parent = state.snapshot().parent
+    return parent.state_id if parent is not None and state.is_child else None
+
+
 def _pending(state: State, call: CallState) -> PendingApproval:
-    request, parent = call.request, state.snapshot().parent
+    request = call.request
     assert request is not None
     return PendingApproval(
         state_id=state.id,
         namespace=state.namespace,
-        parent_id=None if parent is None else parent.state_id,
+        parent_id=served_state_id(state),
         call_id=call.call.id,
         tool=call.call.name,
         args=call.call.args,

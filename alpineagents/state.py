@@ -187,9 +187,10 @@ class State:
 
     @property
     def is_child(self) -> bool:
-        """Whether it serves a call of the State `parent_id`, which carries it on."""
+        """Whether it serves a call of another State, which carries it on: see `snapshot().parent`."""
         parent = self._value.parent
-        return parent is not None and parent.state_id == self.parent_id
+        # A store of one's own may keep no parents; then what the history says is all that is known.
+        return parent is not None and self.parent_id in (None, parent.state_id)
 
     @property
     def is_fork(self) -> bool:

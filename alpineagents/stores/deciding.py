@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
 
-from alpineagents.approvals import PendingApproval, decided, is_concerned, pending_approvals, waiting_below
-from alpineagents.errors import StateConflictError, StateDamagedError, StateNotFoundError, StoreUnavailableError
+from alpineagents.approvals import (
+    PendingApproval,
+    decided,
+    is_concerned,
+    pending_approvals,
+    served_state_id,
+    waiting_below,
+)
+from alpineagents.errors import (
+    ApprovalError,
+    StateConflictError,
+    StateDamagedError,
+    StateNotFoundError,
+    StoreUnavailableError,
+)
 from alpineagents.events import ApprovalDecided
 from alpineagents.state import State
 from alpineagents.stores.header import StateInfo
@@ -52,7 +65,8 @@ async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
     while True:
         state = await store.load(id)
         if (child_id := waiting_below(state, call_id)) is not None:
-            return await decide(store, child_id, call_id, **said)
+            child = await _serving(store, state, child_id, call_id)
+            return await decide(store, child.id, call_id, **said)
         event = state.record(ApprovalDecided, **decided(state, call_id, **said))
         try:
             # At the revision at which the call was seen to wait, so of two decisions one lands.
@@ -66,13 +80,33 @@ async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
             return revision
 
 
+async def _serving(store: Store, state: State, child_id: str, call_id: str) -> State:
+    """
+    Return a State below that serves a call of this one, or of one that does.
+
+    Raises:
+        ApprovalError: it serves the State that this one was forked from, for which the decision would count.
+    """
+    child = served = await store.load(child_id)
+    while (parent_id := served_state_id(served)) is not None:
+        if parent_id == state.id:
+            return child
+        served = await store.load(parent_id)
+    raise ApprovalError(
+        state.id,
+        call_id,
+        f"it is a call of State {child_id!r}, which works for State {served.id!r} and not for this fork of it. To "
+        f"decide there: await store.approve({served.id!r}, {call_id!r}, by=…)",
+    )
+
+
 async def _tell_above(store: Store, state: State, event: ApprovalDecided) -> None:
     """Let the States that a child works for know that a person has decided, so that they do not wait for it."""
-    parent = state.snapshot().parent
+    below = state
     said = event.model_dump(include={"call_id", "digest", "approved", "by", "note"})
-    while parent is not None:
+    while (parent_id := served_state_id(below)) is not None:
         try:
-            above = await store.load(parent.state_id)
+            above = await store.load(parent_id)
             if not is_concerned(above, state.id):
                 return
             above.record(ApprovalDecided, **said, child_id=state.id)
@@ -81,7 +115,7 @@ async def _tell_above(store: Store, state: State, event: ApprovalDecided) -> Non
             await anyio.lowlevel.checkpoint()
         except (StateNotFoundError, StateDamagedError, StoreUnavailableError) as error:
             # It counts all the same: the next run of the State above finds it.
-            log.warning("State %s has not heard of a decision: %s", parent.state_id, error)
+            log.warning("State %s has not heard of a decision: %s", parent_id, error)
             return
         else:
-            parent = above.snapshot().parent
+            below = above

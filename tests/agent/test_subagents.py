@@ -128,6 +128,8 @@ async def test_a_fork_of_a_child_is_no_child(store: Store) -> None:
 
     for fork in (child.fork(id="f"), await store.load("copy")):
         assert (fork.is_child, fork.is_fork, fork.parent_id) == (False, True, child.id)
+    from_a_store_without_parents = State.from_history(child.id, child.history)
+    assert (from_a_store_without_parents.is_child, from_a_store_without_parents.is_fork) == (True, False)
 
 
 async def test_without_a_store_a_child_lives_in_memory() -> None:
@@ -634,6 +636,33 @@ async def test_a_fork_does_not_take_over_a_child_that_works(store: Store) -> Non
     assert fork.usage.requests == 2
     [waiting] = await store.approvals()
     assert waiting.parent_id == "s"
+
+
+async def test_a_decision_counts_in_the_state_whose_id_was_given(store: Store) -> None:
+    """A fork has no part in the children of its origin; what waits in its own history is decided for it alone."""
+    till = Till()
+    await Agent(head("5"), tools=[till.clerk()], store=store).run("Go", id="s")
+    [waiting] = await store.approvals()
+    await store.fork("s", "fork")
+    await store.fork(waiting.state_id, "fork-of-child")
+    assert {each.state_id: each.parent_id for each in await store.approvals()} == {
+        waiting.state_id: "s",
+        "fork-of-child": None,
+    }
+
+    with pytest.raises(ApprovalError, match="works for State 's' and not for this fork of it"):
+        await store.approve("fork", waiting.call_id, by="Ada")
+    await store.approve("fork-of-child", waiting.call_id, by="Ada")
+
+    statuses = {info.id: info.status for info in await store.list()}
+    assert statuses == {
+        "s": "waiting",
+        waiting.state_id: "waiting",
+        "fork": "waiting",
+        "fork-of-child": "ready",
+    }
+    await store.approve("s", waiting.call_id, by="Ada")
+    assert (await store.info("s")).status == "ready"
 
 
 async def test_a_parent_that_waits_for_its_child_can_be_asked_to_stop(store: Store) -> None:
