@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from alpineagents.errors import StoreFeatureError, ToolError
 from alpineagents.results import boundary, text_of
-from alpineagents.state import State
 from alpineagents.tools import ToolContext, tool
 from alpineagents.tools.base import MAX_RESULT_BYTES
 
@@ -27,18 +26,12 @@ async def read_result(result: str, context: ToolContext, start: int = 0, length:
     """
     store = context.store
     try:
-        found = [] if store is None else [await store.read_blob(place, result) for place in _places(context.state)]
+        whole = None if store is None else await store.read_blob(context.state_id, result)
     except StoreFeatureError:
-        found = []
-    whole = next((each for each in found if each is not None), None)
+        whole = None
     if whole is None:
         raise ToolError(f"no result {result!r} is kept")
     start = boundary(whole, max(start, 0))
     # Shorter than what would be cut itself, and long enough for one character.
     part = whole[start : boundary(whole, start + min(max(length, 4), MAX_RESULT_BYTES // 2))]
     return f"[bytes {start} to {start + len(part)} of {len(whole)}]\n{text_of(part)}"
-
-
-def _places(state: State) -> list[str]:
-    """Return where a result of a State may lie: a fork that was made in memory has left those before it behind."""
-    return [state.id] if state.parent_id is None else [state.id, state.parent_id]

@@ -207,6 +207,8 @@ class Run:
                     tool = self.agent.tools.get(call.call.name)
                     await self.calling(self.agent, tool, call.call.id).load()
             await self.record_all(repairs(value, self.agent.tools, self.agent.on_unknown, forked=forked))
+            if self.store is not None:
+                await self.store.take_over_blobs(self.state)
             if value.run_id is not None or isinstance(value.stopped, WaitingForApproval):
                 self._unserved = unserved_cancel(self._before())
         except BaseException:

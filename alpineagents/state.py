@@ -107,6 +107,8 @@ class State:
         # The Agent that saved a loaded State, until one has run it here.
         self.saved_by: AgentInfo | None = None
         self.parent_id: str | None = None
+        # The saved State whose blobs a fork takes over when it is saved itself.
+        self.blobs_of: str | None = None
         self.run_id: str | None = None
         if isinstance(messages, (str, Message)):
             raise ConfigError('messages is a list: State(messages=[Message.user("…")])')
@@ -308,6 +310,7 @@ class State:
         fork._history, fork._value = self._history, self._value
         fork._unsaved_values = {fork.revision: fork._value}
         fork.parent_id = self._id
+        fork.blobs_of = self._id if self.saved_revision else self.blobs_of
         return fork
 
     def restore(self, snapshot: StateSnapshot) -> None:

@@ -11,6 +11,7 @@ comes with it, then the twins of it for scripts.
 from __future__ import annotations
 
 import copy
+import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -31,16 +32,18 @@ from alpineagents.errors import (
     StoreError,
     StoreFeatureError,
 )
-from alpineagents.events import Always, CancelRequested, Event, MessageAdded, RunStopped
+from alpineagents.events import Always, CancelRequested, Event, MessageAdded, RunStopped, ToolFinished
 from alpineagents.fold import FIRST_MESSAGE_LENGTH, fold, header_status
 from alpineagents.messages import Message
 from alpineagents.shield import settled
 from alpineagents.snapshot import StateSnapshot, Status
 from alpineagents.state import State, check_id, check_namespace
 from alpineagents.stores import standing
+from alpineagents.stores.codec import encode
 from alpineagents.stores.deciding import decide, waiting_in
 from alpineagents.stores.header import (
     Lease,
+    Names,
     StateHeader,
     StateInfo,
     StateInfos,
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
 
 
 MAX_LISTED = 1_000_000
+
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 # Inside a class that has a method of that name, `list` would mean the method.
 Approvals = list[PendingApproval]
@@ -238,6 +243,14 @@ class Store:
         """Return what `write_blob` has kept; None if there is no such thing."""
         raise StoreFeatureError(type(self).__name__, "read_blob")
 
+    async def blobs(self, id: str) -> Names:
+        """
+        Return the names of the blobs that a State has, so that a fork which was made in memory can take them over.
+
+        A backend that does not say so says that there are none.
+        """
+        return []
+
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """
         Open a transaction for a tool's own statements and the append of its result: both are kept, or neither.
@@ -327,7 +340,21 @@ class Store:
                 # The end of a run that could not be saved when it came gives the State up now.
                 lease = Lease(ended[-1].run_id, 0.0)
             state.mark_saved(await append_unsaved(self.append, self.key(state.id), state, lease))
+        await self.take_over_blobs(state)
         return state.saved_revision
+
+    async def take_over_blobs(self, state: State) -> None:
+        """Copy what a fork that was made in memory names and its origin has kept: it needs its origin no more then."""
+        if state.blobs_of is None:
+            return
+        if kept := set(await self.blobs(state.blobs_of)):
+            told = [event for event in state.history if isinstance(event, (ToolFinished, MessageAdded))]
+            kept &= {name for event in told for name in _SHA256.findall(encode(event).payload)}
+        for name in kept:
+            data = await self.read_blob(state.blobs_of, name)
+            if data is not None:
+                await self.write_blob(state.id, data)
+        state.blobs_of = None
 
     async def load(self, id: str, revision: int | None = None) -> State:
         """

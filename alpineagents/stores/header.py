@@ -129,6 +129,7 @@ def describe(key: StateKey, summary: str | Summary, *, status: str, **columns: A
 
 # Inside a class that has a method of that name, `list` would mean the method.
 StateInfos = list[StateInfo]
+Names = list[str]
 
 
 def column_text(text: str) -> str:

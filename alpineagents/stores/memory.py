@@ -20,6 +20,7 @@ from alpineagents.stores.codec import EventRow, ascii_json, decode, encode
 from alpineagents.stores.header import (
     Found,
     Lease,
+    Names,
     StateHeader,
     StateInfo,
     StateInfos,
@@ -184,6 +185,11 @@ class MemoryStore(Store):
         await self._enter()
         kept = self._kept.get(self.key(id))
         return None if kept is None else kept.blobs.get(sha256)
+
+    async def blobs(self, id: str) -> Names:
+        await self._enter()
+        kept = self._kept.get(self.key(id))
+        return [] if kept is None else list(kept.blobs)
 
     async def info(self, id: str | StateKey) -> StateInfo:
         await self._enter()

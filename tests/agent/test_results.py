@@ -270,6 +270,26 @@ async def test_a_fork_made_in_memory_reads_what_its_origin_kept(store: Store) ->
     assert results(fork)[1].endswith("\nline 0: g")
 
 
+@pytest.mark.parametrize("how", ["save", "run"])
+async def test_a_fork_made_in_memory_has_what_it_names(how: str, store: Store) -> None:
+    """Of its own once it is saved, over several forks, and only what its history names: its origins may go."""
+    agent = Agent(FakeModel([tool_call("read_log"), "done"]), tools=[read_log, read_result], store=store)
+    await agent.run("Go", id="s")
+    other = await store.write_blob("s", b"not in the history")
+    [name] = [each for each in await store.blobs("s") if each != other]
+    fork = (await store.load("s")).fork(id="f").fork(id="g")
+    fork.add_message(Message.user("Go on"))
+
+    if how == "save":
+        await store.save(fork)
+    else:
+        await agent.copy(model=FakeModel(["done"])).run(fork)
+    await store.delete("s")
+
+    assert await store.blobs("g") == [name]
+    assert await store.read_blob("g", name) == (await read_log()).encode()
+
+
 async def test_a_result_that_is_not_kept_is_told() -> None:
     """The run goes on."""
     state = State(messages=[Message.user("Go")])

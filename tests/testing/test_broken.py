@@ -66,6 +66,7 @@ BREAKS = [
     ("MakesTextOfBlobs", "a_blob_comes_back", "gives back other bytes"),
     ("SharesBlobs", "a_blob_is_of_its_state", "where there is no such blob"),
     ("LeavesBlobs", "a_blob_goes_with_its_state", "must take the blobs of the State away"),
+    ("ListsBlobsOfAll", "blobs_are_listed", "and [] are due"),
     ("ForksNoBlobs", "a_fork_has_the_blobs", "must copy the blobs"),
     ("ListsOldestFirst", "the_newest_comes_first", "newest first"),
     ("PagesByCount", "pages_are_complete_and_do_not_overlap", "not at a count"),

@@ -24,6 +24,7 @@ LACKS = {
     "a_blob_comes_back": NO_BLOBS,
     "a_blob_is_of_its_state": NO_BLOBS,
     "a_blob_goes_with_its_state": NO_BLOBS,
+    "blobs_are_listed": NO_BLOBS,
     "a_fork_has_the_blobs": NO_BLOBS,
     "a_fork_of_a_state_that_runs_is_free": NO_LEASES,
     "the_newest_comes_first": NO_LIST,

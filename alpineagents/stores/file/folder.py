@@ -190,10 +190,13 @@ class Folder:
         copied = self.append(rows, 0, header or head.header(origin.key), None)
         if not isinstance(copied, int):
             return None
-        for blob in origin.blobs.glob("*"):
-            if _SHA256.fullmatch(blob.name):
-                self.write_blob(blob.name, blob.read_bytes())
+        for name in origin.blob_names():
+            self.write_blob(name, (origin.blobs / name).read_bytes())
         return copied
+
+    def blob_names(self) -> list[str]:
+        """Do what `Store.blobs` does."""
+        return [blob.name for blob in self.blobs.glob("*") if _SHA256.fullmatch(blob.name)]
 
     def write_blob(self, name: str, data: bytes) -> bool:
         """Do what `Store.write_blob` does; tell whether there is such a State."""

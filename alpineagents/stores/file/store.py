@@ -40,7 +40,7 @@ from alpineagents.stores.base import Store, check_listing
 from alpineagents.stores.codec import encode
 from alpineagents.stores.file.folder import PATIENCE_SECONDS, Folder
 from alpineagents.stores.file.format import Head, decode_lines, folder_name, name_of
-from alpineagents.stores.header import Lease, StateHeader, StateInfo, StateInfos, StateKey, settle_refusal
+from alpineagents.stores.header import Lease, Names, StateHeader, StateInfo, StateInfos, StateKey, settle_refusal
 
 T = TypeVar("T")
 
@@ -178,6 +178,10 @@ class FileStore(Store):
     async def read_blob(self, id: str, sha256: str) -> bytes | None:
         key = self.key(id)
         return await self._call(lambda: self._folder(key).read_blob(sha256))
+
+    async def blobs(self, id: str) -> Names:
+        key = self.key(id)
+        return await self._call(lambda: self._folder(key).blob_names())
 
     async def info(self, id: str | StateKey) -> StateInfo:
         key = self.key(id)

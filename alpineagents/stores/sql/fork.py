@@ -77,4 +77,6 @@ FROM {states} s WHERE s.namespace = :namespace AND s.id = :id
 ON CONFLICT (namespace, state_id, sha256) DO NOTHING
 """
 
+BLOBS = "SELECT sha256 FROM {blobs} WHERE namespace = :namespace AND state_id = :id"
+
 READ_BLOB = "SELECT data FROM {blobs} WHERE namespace = :namespace AND state_id = :id AND sha256 = :sha256"

@@ -33,6 +33,7 @@ from alpineagents.stores.base import Store, check_listing
 from alpineagents.stores.codec import EventRow, decode_all, encode
 from alpineagents.stores.header import (
     Lease,
+    Names,
     StateHeader,
     StateInfo,
     StateInfos,
@@ -43,7 +44,7 @@ from alpineagents.stores.sql.append import Append, Outcome
 from alpineagents.stores.sql.database import Database, Head
 from alpineagents.stores.sql.databases import BACKENDS, Databases
 from alpineagents.stores.sql.errors import translated
-from alpineagents.stores.sql.fork import READ_BLOB, Fork
+from alpineagents.stores.sql.fork import BLOBS, READ_BLOB, Fork
 from alpineagents.stores.sql.headers import NAMESPACES, ONE, info_of, newest
 from alpineagents.stores.sql.urls import async_url
 
@@ -226,6 +227,10 @@ class SQLStore(Store):
         params = {**self.key(id)._asdict(), "sha256": sha256}
         rows = await self._call(lambda database: database.fetch(READ_BLOB, params))
         return bytes(rows[0][0]) if rows else None
+
+    async def blobs(self, id: str) -> Names:
+        params = self.key(id)._asdict()
+        return [row[0] for row in await self._call(lambda database: database.fetch(BLOBS, params))]
 
     async def info(self, id: str | StateKey) -> StateInfo:
         key = self.key(id)

@@ -52,6 +52,17 @@ class BlobRules(Rules):
 
         assert await store.read_blob(state.id, name) is None, "delete() must take the blobs of the State away, too"
 
+    async def test_blobs_are_listed(self, store: Store) -> None:
+        """By their names, each once; a State that is not there has none."""
+        self.needs(store, "write_blob", NO_BLOBS)
+        self.needs(store, "blobs", "a fork that is made in memory does not get the blobs of its origin")
+        state = await saved(store, "one")
+        wanted = sorted([await store.write_blob(state.id, each) for each in (BYTES, b"", BYTES)][:2])
+
+        found = (sorted(await store.blobs(state.id)), await store.blobs(fresh("nobody")))
+
+        assert found == (wanted, []), f"blobs() returned {found[0]} and {found[1]}, where {wanted} and [] are due"
+
     async def test_a_fork_has_the_blobs(self, store: Store) -> None:
         """Of its own, so they stay when its origin goes."""
         self.needs(store, "write_blob", NO_BLOBS)

@@ -33,6 +33,13 @@ class LeavesBlobs(SharesBlobs):
     """Keeps them in a place that delete forgets."""
 
 
+class ListsBlobsOfAll(SharesBlobs):
+    """Says the names of all blobs that there are."""
+
+    async def blobs(self, id: Any) -> list[str]:
+        return list(self.kept)
+
+
 class ForksNoBlobs(Broken):
     """Copies the rows only."""
 
