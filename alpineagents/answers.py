@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from alpineagents.errors import EventOrderError, OutputError
-from alpineagents.events import Asked, Finished, MessageAdded, ModelReplied
+from alpineagents.events import Asked, Finished, MessageAdded
 from alpineagents.messages import FailedModel, Message, Reply, TextBlock
 from alpineagents.models.tally import Tally
 from alpineagents.output import Shape
@@ -59,7 +59,7 @@ async def shape_answer(agent: Agent[Any], run: Run, shape: Shape[Any]) -> Reply 
         try:
             answer = shape.stored(shape.read(_last_words(run.state).text))
         except OutputError as error:
-            _raise_final(_stop_reason(run.state), error.text)
+            _raise_final(run.state.snapshot().stop_reason, error.text)
             if corrections == CORRECTIONS:
                 raise
             corrections += 1
@@ -128,12 +128,6 @@ class _Took:
 
     def fields(self) -> dict[str, Any]:
         return {"usage": self.usage, "by": self.by, "failures": self.failures}
-
-
-def _stop_reason(state: State) -> str:
-    """Return why the model stopped where the last words come from it."""
-    replied = next((event for event in reversed(state.history) if isinstance(event, ModelReplied)), None)
-    return replied.stop_reason if replied is not None and replied.message == _last_words(state) else ""
 
 
 def _last_words(state: State) -> Message:

@@ -140,6 +140,8 @@ def _run_started(draft: _Draft, event: RunStarted) -> None:
 
 def _message_added(draft: _Draft, event: MessageAdded) -> None:
     message = event.message
+    if not message.late_call:
+        draft.unserved_cancel_by = None
     if message.is_plain:
         if not draft.first_message:
             draft.first_message = message.text[:FIRST_MESSAGE_LENGTH]
@@ -192,6 +194,7 @@ def _model_replied(draft: _Draft, event: ModelReplied) -> None:
     draft.requesting = False
     draft.turn += 1
     draft.usage = draft.usage + event.usage
+    draft._replied = (event.message, event.stop_reason)
     _enter_reply(draft, event.message)
 
 
@@ -263,6 +266,7 @@ def _approval_requested(draft: _Draft, event: ApprovalRequested) -> None:
 
 
 def _approval_decided(draft: _Draft, event: ApprovalDecided) -> None:
+    draft.unserved_cancel_by = None
     if event.child_id:
         draft.decided_below |= {(event.child_id, event.call_id)}
         _ready_if_decided(draft)
@@ -340,6 +344,8 @@ def _data_changed(draft: _Draft, event: DataChanged) -> None:
 def _cancel_requested(draft: _Draft, event: CancelRequested) -> None:
     if draft.run_id is not None:
         draft.cancelled_by = event.by
+    if draft.run_id is not None or isinstance(draft.stopped, WaitingForApproval):
+        draft.unserved_cancel_by = event.by
 
 
 def _finished(draft: _Draft, event: Finished) -> None:
@@ -356,7 +362,7 @@ def _run_stopped(draft: _Draft, event: RunStopped) -> None:
     if draft.requesting:
         raise _RefusedError("a model was asked and has not replied")
     draft.run_id = None
-    draft.cancelled_by = None
+    draft.cancelled_by = draft.unserved_cancel_by = None
     draft.stopped = event.stopped
     draft.status = _status_of(event.stopped)
     # What came in with this very append waits for the next run, not for a person.

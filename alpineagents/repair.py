@@ -7,22 +7,12 @@ not, so it says what it knows: a call that was never started certainly did not r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from alpineagents.digests import digest_of, signature_of
-from alpineagents.events import (
-    ApprovalDecided,
-    ApprovalRequested,
-    CancelRequested,
-    Event,
-    MessageAdded,
-    ModelFailed,
-    RunStarted,
-    RunStopped,
-    ToolFinished,
-)
+from alpineagents.events import ApprovalRequested, Event, ModelFailed, RunStopped, ToolFinished
 from alpineagents.messages import TextBlock, ToolCall, ToolSpec
 from alpineagents.snapshot import CallState, StateSnapshot
 from alpineagents.stopped import Stopped
@@ -102,27 +92,6 @@ def asking(call: ToolCall, tool: Safety | None, question: str, *, expires_at: da
     digest = digest_of(signature, call.args)
     bound = {"call_id": call.id, "digest": digest, "signature": signature}
     return ApprovalRequested, {**bound, "question": question, "expires_at": expires_at}
-
-
-def unserved_cancel(history: Sequence[Event]) -> CancelRequested | None:
-    """
-    Return the request to stop that nobody has served: its run was dead, or waited for a person.
-
-    What was said or decided since counts for more.
-
-    Args:
-        history: up to where the next run begins.
-
-    Example:
-        >>> unserved_cancel([])
-    """
-    for event in reversed(history):
-        if isinstance(event, CancelRequested):
-            return event
-        is_said = isinstance(event, MessageAdded) and not event.message.late_call
-        if is_said or isinstance(event, (ApprovalDecided, RunStarted, RunStopped)):
-            break
-    return None
 
 
 def closing(value: StateSnapshot, stopped: Stopped, reason: str) -> Iterator[Step]:

@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,11 +31,11 @@ from alpineagents.errors import (
     StateNotFoundError,
     said,
 )
-from alpineagents.events import ApprovalDecided, CancelRequested, Event, ParentCall, RunStarted, RunStopped
+from alpineagents.events import ApprovalDecided, Event, ParentCall, RunStarted, RunStopped
 from alpineagents.journal import Journal
 from alpineagents.loop import Loop
 from alpineagents.models.base import Emitted
-from alpineagents.repair import Step, closing, repairs, unserved_cancel
+from alpineagents.repair import Step, closing, repairs
 from alpineagents.shield import settled
 from alpineagents.state import State
 from alpineagents.stopped import (
@@ -112,7 +112,7 @@ class Run:
         self._scope = anyio.CancelScope()
         self._beating = anyio.CancelScope()
         self._lost: StateConflictError | StateNotFoundError | None = None
-        self._unserved: CancelRequested | None = None
+        self._unserved_cancel_by: str | None = None
         self.turns, self.looping = Turns(), False
         # A rule or a person has ended the run; it stops after its turn.
         self.stopped: Stopped | None = None
@@ -209,20 +209,13 @@ class Run:
             await self.record_all(repairs(value, self.agent.tools, self.agent.on_unknown, forked=forked))
             if self.store is not None:
                 await self.store.take_over_blobs(self.state)
-            if value.run_id is not None or isinstance(value.stopped, WaitingForApproval):
-                self._unserved = unserved_cancel(self._before())
+            self._unserved_cancel_by = self.state.snapshot().unserved_cancel_by
         except BaseException:
             self.state.drop_unsaved(self.id)
             if self.state.snapshot().run_id == self.id:
                 # The append was settled before the cancellation went on: the State is this run's, so it gives it up.
                 await settled(self._close_cancelled)
             raise
-
-    def _before(self) -> Sequence[Event]:
-        """Return the history as this run found it, with what came in until it began."""
-        history = self.state.history
-        begin = next(at for at in range(len(history), 0, -1) if history[at - 1].run_id != self.id)
-        return history[:begin]
 
     def _parent(self) -> ParentCall | None:
         if self.caller is None:
@@ -233,8 +226,8 @@ class Run:
     async def _body(self, body: Callable[[Run], Awaitable[Stopped]], again: bool) -> BaseException | None:
         # What the body raises is handed over instead of raised, since a task group would wrap it.
         try:
-            if again and (request := self._unserved) is not None:
-                await settled(partial(self._close, StoppedByCancel(by=request.by), _asked_by(request.by)))
+            if again and (by := self._unserved_cancel_by) is not None:
+                await settled(partial(self._close, StoppedByCancel(by=by), _asked_by(by)))
                 return None
             while True:
                 stopped = await body(self)

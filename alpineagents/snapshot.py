@@ -117,6 +117,8 @@ class StateSnapshot:
         run_id: the run that goes on, or died.
         agent: the Agent of the last run.
         cancelled_by: who asked the run that goes on to stop; None if nobody did.
+        unserved_cancel_by: who asked a run to stop that is dead, or waits for a person: the next run is to serve it.
+            None if nobody did, or something was said or decided since.
         always_allowed: the signatures of tools whose calls need no further approval here.
         parent: the call that this State serves; None where it serves none.
         decided_below: calls of States that serve this one, as (State, call), decided since its last run began.
@@ -135,6 +137,7 @@ class StateSnapshot:
     run_id: str | None = None
     agent: AgentInfo | None = None
     cancelled_by: str | None = None
+    unserved_cancel_by: str | None = None
     first_message: str = ""
     always_allowed: frozenset[str] = frozenset()
     parent: ParentCall | None = None
@@ -142,6 +145,8 @@ class StateSnapshot:
     _data: dict[str, JsonValue] = field(default_factory=dict)
     _finish: StoppedByFinish | None = None
     _call_ids: FrozenSet[str] = field(default_factory=FrozenSet, repr=False, compare=False)
+    # The last reply of a model and why it ended; whether that is still the end of the context, `stop_reason` says.
+    _replied: tuple[Message, str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def pending_calls(self) -> tuple[ToolCall, ...]:
@@ -169,6 +174,11 @@ class StateSnapshot:
             return None
         last = last_said(self.messages)
         return None if last is None or last.role != "assistant" else last.text
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the model stopped, where its last reply ends the context; "" otherwise."""
+        return self._replied[1] if self._replied and last_said(self.messages) == self._replied[0] else ""
 
     def diff(self, other: StateSnapshot) -> SnapshotDiff:
         """

@@ -13,6 +13,7 @@ from alpineagents import (
     Message,
     State,
     StateIdError,
+    StoppedByCancel,
     StoppedByFinish,
     StoppedByLimit,
     TextBlock,
@@ -22,6 +23,8 @@ from alpineagents import (
 from alpineagents.events import (
     AgentInfo,
     ApprovalRequested,
+    CancelRequested,
+    MessageAdded,
     ModelFailed,
     ModelReplied,
     ModelRequested,
@@ -30,6 +33,7 @@ from alpineagents.events import (
     ToolFinished,
     ToolStarted,
 )
+from alpineagents.fold import fold
 from alpineagents.state import CLEARED
 
 
@@ -647,3 +651,23 @@ def test_the_repr_says_what_one_looks_for() -> None:
 
     assert repr(state) == "<State 's' revision=1 status=ready turn=0 unsaved=1>"
     assert repr(state.snapshot()) == "<StateSnapshot revision=1 status=ready turn=0 messages=1 pending_calls=0>"
+
+
+def test_a_request_to_stop_stands_until_it_is_served() -> None:
+    """By the end of a run, or until something is said; runs that die meanwhile take nothing from it."""
+    state = State(messages=[Message.user("Go")])
+    state.record(CancelRequested, by="nobody heard")
+    assert state.snapshot().unserved_cancel_by is None
+
+    state.run_id = "one"
+    state.record(RunStarted, agent=AgentInfo(model="m"))
+    state.run_id = None
+    state.record(CancelRequested, by="Ada")
+    state.run_id = "two"
+    state.record(RunStarted)
+    value = state.snapshot()
+    assert (value.cancelled_by, value.unserved_cancel_by) == (None, "Ada")
+
+    state.record(RunStopped, stopped=StoppedByCancel(by="Ada"))
+    spoken = fold(value, [MessageAdded(revision=6, at=state.history[-1].at, message=Message.user("No"))])
+    assert (state.snapshot().unserved_cancel_by, spoken.unserved_cancel_by) == (None, None)
