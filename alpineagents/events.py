@@ -248,6 +248,39 @@ class Asked(_Event):
     failures: tuple[FailedModel, ...] = Field(default=(), exclude_if=_is_default)
 
 
+class Checkpoint(_Fact):
+    """
+    What a State is before its context changes, beside the context: with it, a reader can begin at that Event.
+
+    A replay of the whole history does without it. Fields that are named as in `StateSnapshot` mean the same.
+
+    Attributes:
+        rules: which rules of the fold computed it; a release with other ones replays the whole history.
+        extra_data: None where the Event brings new ones.
+        stop_reason: of the last reply, where that is the last message of the new context.
+        seal: of all that it says; one that was changed where it is stored counts for nothing.
+    """
+
+    rules: int = 1
+    created_at: AwareDatetime | None = Field(default=None, exclude_if=_is_default)
+    queued: tuple[Message, ...] = Field(default=(), exclude_if=_is_default)
+    turn: int = 0
+    usage: Usage = Field(default=NOTHING, exclude_if=_is_default)
+    stopped: Stopped | None = Field(default=None, exclude_if=_is_default)
+    status: str = "ready"
+    run_id: str | None = Field(default=None, exclude_if=_is_default)
+    agent: AgentInfo | None = Field(default=None, exclude_if=_is_default)
+    cancelled_by: Text | None = Field(default=None, exclude_if=lambda by: by is None)
+    unserved_cancel_by: Text | None = Field(default=None, exclude_if=lambda by: by is None)
+    first_message: Text = Field(default="", exclude_if=_is_default)
+    always_allowed: tuple[str, ...] = Field(default=(), exclude_if=_is_default)
+    parent: ParentCall | None = Field(default=None, exclude_if=_is_default)
+    decided_below: tuple[tuple[str, Text], ...] = Field(default=(), exclude_if=_is_default)
+    extra_data: Json = Field(default=None, exclude_if=_is_default)
+    stop_reason: str = Field(default="", exclude_if=_is_default)
+    seal: str = ""
+
+
 class ContextChanged(_Event):
     """
     The context was replaced as a whole; the history keeps what it was.
@@ -259,6 +292,7 @@ class ContextChanged(_Event):
         extra_data: the new extra data; None where it stays.
         by: name of the Model that wrote the summary, where it is one of several, as in `ModelReplied`.
         failures: the Models that were asked before it.
+        checkpoint: what else is to be known to begin here; None where the release that wrote it did not say.
     """
 
     kind: Literal["context_changed"] = "context_changed"
@@ -268,6 +302,7 @@ class ContextChanged(_Event):
     usage: Usage = Usage()
     by: Text = Field(default="", exclude_if=_is_default)
     failures: tuple[FailedModel, ...] = Field(default=(), exclude_if=_is_default)
+    checkpoint: Checkpoint | None = Field(default=None, exclude_if=_is_default)
 
 
 class DataChanged(_Event):

@@ -231,13 +231,12 @@ class Journal:
         raise error from cause
 
     def _tell(self, revision: int) -> None:
-        for event in self.state.history[self._told : revision]:
+        for event in self.state.between(self._told, revision):
             self._saved(event)
         self._told = max(self._told, revision)
 
 
 def _end_of_last_run(state: State) -> int:
-    revision = state.revision
-    while revision and state.history[revision - 1].kind != "run_stopped":
-        revision -= 1
-    return revision
+    return next(
+        (event.revision for event in reversed(state.history) if event.kind == "run_stopped"), state.history_after
+    )

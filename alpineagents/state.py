@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 from pydantic import JsonValue
 
 from alpineagents import clock, patch
+from alpineagents.checkpoint import start_of, with_checkpoint
 from alpineagents.edit import Edit
 from alpineagents.errors import ConfigError, EventOrderError, StateConflictError, StateIdError
 from alpineagents.events import AgentInfo, ContextChanged, DataChanged, Event, Finished, MessageAdded
@@ -98,6 +99,7 @@ class State:
         self._id = clock.new_id() if id is None else check_id(id)
         self._namespace = check_namespace(namespace)
         self._history: FrozenList[Event] = FrozenList()
+        self._history_after = 0
         self._value = self._saved_value = StateSnapshot()
         # The value after each unsaved Event, so that a save in the middle of them has nothing to compute.
         self._unsaved_values: dict[int, StateSnapshot] = {}
@@ -139,8 +141,19 @@ class State:
 
     @property
     def history(self) -> Sequence[Event]:
-        """Every Event, oldest first. It never changes; a later call gives a longer one."""
+        """
+        Every Event behind `history_after`, oldest first. It never changes; a later call gives a longer one.
+        """
         return self._history
+
+    @property
+    def history_after(self) -> int:
+        """
+        The revision behind which `history` begins: 0 for all of it, more where it was loaded with `tail=True`.
+
+        What is before comes from `store.read(state.id, until=state.history_after)`.
+        """
+        return self._history_after
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -300,12 +313,20 @@ class State:
         """
         Return a new State with the same history, to try another way from here.
 
+        Raises:
+            ConfigError: the State was loaded with `tail=True`, so it has not the whole history.
+
         Example:
             >>> state = State(messages=[Message.user("Hello")])
             >>> other = state.fork()
             >>> other.messages == state.messages, other.id == state.id
             (True, False)
         """
+        if self._history_after:
+            raise ConfigError(
+                f"State {self._id!r} was loaded with tail=True, and a fork begins with the whole history: "
+                f"await store.fork({self._id!r}, new_id), or state = await store.load({self._id!r})"
+            )
         fork = type(self)(id=id, namespace=self._namespace)
         fork._history, fork._value = self._history, self._value
         fork._unsaved_values = {fork.revision: fork._value}
@@ -339,12 +360,17 @@ class State:
     def follows(self) -> datetime | None:
         """The time of the last Event that a store has, which names it to the next append."""
         saved = self.saved_revision
-        return self._history[saved - 1].at if saved else None
+        return self.between(saved - 1, saved)[0].at if saved else None
 
     @property
     def unsaved(self) -> tuple[Event, ...]:
         """The Events that no store has."""
-        return self._history[self.saved_revision :]
+        return self.between(self.saved_revision, self.revision)
+
+    def between(self, after: int, until: int) -> tuple[Event, ...]:
+        """Return the Events behind a revision, up to another; `history_after` is the first to begin behind."""
+        assert after >= self._history_after, "these Events were not loaded"
+        return self._history[after - self._history_after : until - self._history_after]
 
     def record(self, kind: type[EventT], **fields: Any) -> EventT:
         """
@@ -355,6 +381,7 @@ class State:
         """
         with self._writing:
             event = kind(revision=self.revision + 1, at=clock.now(), run_id=self.run_id, **fields)
+            event = with_checkpoint(event, self._value)
             self._value = apply(self._value, event, state_id=self._id)
             self._unsaved_values[event.revision] = self._value
             self._history = self._history.adding(event)
@@ -376,13 +403,17 @@ class State:
             self.record(DataChanged, patch=tuple(steps))
 
     def with_unique_ids(self, message: Message) -> Message:
-        """Return the message with another id for each call whose id this State has seen: providers do repeat them."""
+        """
+        Return the message with another id for each call whose id this State has seen: providers do repeat them.
+
+        Of a State that has not its whole history, any id may have been seen.
+        """
         seen: set[str] = set()
         content: list[Block] = []
         for place, block in enumerate(message.content):
             if isinstance(block, ToolCall):
                 tries = 0
-                name = block.id
+                name = block.id if not self._history_after else f"{block.id[:23]}_{clock.new_id()[:16]}"
                 while name in seen or self._value.has_call_id(name):
                     name = f"{block.id[:36]}_{self.revision + 1}_{place}{'x' * tries}"
                     tries += 1
@@ -403,7 +434,7 @@ class State:
         value: StateSnapshot | None = None,
     ) -> Self:
         """
-        Replay a history that a store has.
+        Replay a history that a store has, from its first Event or from a change of the context on.
 
         Args:
             value: what the history folds to, where the caller has folded it.
@@ -413,7 +444,9 @@ class State:
         """
         state = cls(id=id, namespace=namespace)
         state._history = FrozenList(history)
-        state._value = value or fold(StateSnapshot(), state._history, state_id=id)
+        start = start_of(state._history)
+        state._history_after = start.revision
+        state._value = value or fold(start, state._history, state_id=id)
         state._saved_value = state._value
         state.parent_id = parent_id
         state.saved_by = state._value.agent
@@ -422,7 +455,7 @@ class State:
     def mark_saved(self, revision: int) -> None:
         """Say that a store has the history up to a revision."""
         with self._writing:
-            for event in self._history[self.saved_revision : revision]:
+            for event in self.between(self.saved_revision, revision):
                 after = self._unsaved_values.pop(event.revision, None)
                 self._saved_value = after or apply(self._saved_value, event, state_id=self._id)
             self._append_id = None
@@ -439,7 +472,7 @@ class State:
         with self._writing:
             kept = self.saved_revision + sum(event.run_id != run_id for event in self.unsaved)
             self._value = self._unsaved_values.get(kept, self._saved_value)
-            self._history = FrozenList(self._history[:kept])
+            self._history = FrozenList(self.between(self._history_after, kept))
             self._unsaved_values = {at: value for at, value in self._unsaved_values.items() if at <= kept}
             # If they had landed after all, what is saved next must not be taken for them by its id.
             self._append_id = None
@@ -455,17 +488,19 @@ class State:
             saved = fold(self._saved_value, events, state_id=self._id)
             newcomers = tuple(event.message for event in events if isinstance(event, MessageAdded))
             mine: list[Event] = []
+            values = [saved]
             for event in self.unsaved:
                 change: dict[str, Any] = {"revision": event.revision + len(events)}
-                if isinstance(event, ContextChanged) and not saved.requesting:
+                if isinstance(event, ContextChanged):
                     # A context that was made without knowing of these messages must not drop them. While a model is
                     # asked for a summary they wait by themselves.
-                    change["messages"] = (*event.messages, *newcomers)
-                mine.append(event.model_copy(update=change))
-            values = [saved]
-            for event in mine:
-                values.append(apply(values[-1], event, state_id=self._id))
-            self._history = FrozenList((*self._history[: self.saved_revision], *events, *mine))
+                    waiting = {id(message) for message in values[-1].queued}
+                    entered = [message for message in newcomers if id(message) not in waiting]
+                    change["messages"] = (*event.messages, *entered)
+                mine.append(with_checkpoint(event.model_copy(update=change), values[-1]))
+                values.append(apply(values[-1], mine[-1], state_id=self._id))
+            before = self.between(self._history_after, self.saved_revision)
+            self._history = FrozenList((*before, *events, *mine))
             self._value, self._saved_value = values[-1], saved
             self._unsaved_values = {value.revision: value for value in values[1:]}
 

@@ -7,11 +7,17 @@ context each call is followed by its one result; and the header says what the fo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
+import anyio.lowlevel
+
+from alpineagents.checkpoint import RULES, start_at
 from alpineagents.errors import StateError, StateNotFoundError
+from alpineagents.events import ContextChanged, Event
+from alpineagents.fold import apply, fold
 from alpineagents.messages import Message
+from alpineagents.snapshot import StateSnapshot
 from alpineagents.stores.base import Store
 from alpineagents.stores.header import StateInfo, header_of, summary_of
 
@@ -78,6 +84,8 @@ async def _problems(store: Store, info: StateInfo) -> AsyncIterator[str]:
     if state.revision != info.revision:
         yield f"the header is at revision {info.revision}, the last Event is {state.revision}"
         return
+    async for problem in _checkpoints(state.history):
+        yield problem
     value = state.snapshot()
     header = header_of(value)
     expected = {
@@ -92,6 +100,19 @@ async def _problems(store: Store, info: StateInfo) -> AsyncIterator[str]:
     open_calls = list(value.calls)
     if (found := list(unanswered(value.messages))) != open_calls:
         yield f"the calls {found} have no result in the context, where {open_calls} are open"
+
+
+async def _checkpoints(history: Sequence[Event]) -> AsyncIterator[str]:
+    """Say which changes of the context know another State before them than the history does."""
+    value = StateSnapshot()
+    changes = [event for event in history if isinstance(event, ContextChanged)]
+    for event in changes:
+        value = fold(value, history[value.revision : event.revision])
+        start = start_at(event)
+        known = event.checkpoint is None or event.checkpoint.rules != RULES
+        if not known and (start is None or apply(start, event) != value):
+            yield f"the checkpoint of revision {event.revision} is not what the history before it comes to"
+        await anyio.lowlevel.checkpoint()
 
 
 def unanswered(messages: Iterable[Message]) -> Iterable[str]:

@@ -11,14 +11,21 @@ from alpineagents import Agent, Message, SQLStore, State
 from alpineagents.testing import FakeModel
 from tests.cli.conftest import Command
 
+FORGED = (
+    "UPDATE agent_events SET payload = replace(payload, '\"turn\":0', '\"turn\":1') "
+    "WHERE state_id = 'theirs' AND revision = 2"
+)
+
 
 @pytest.fixture
 def database(command: Command) -> str:
-    """A file with two States, one of them of a tenant."""
+    """A file with two States, one of them of a tenant and with a change of its context."""
     path = str(command.folder / "agents.db")
     store = SQLStore(path)
     Agent(FakeModel(["Hi"]), store=store).run_sync("Hello", id="plain")
-    store.scoped("tenant").save_sync(State(id="theirs", namespace="tenant", messages=[Message.user("Hello")]))
+    theirs = State(id="theirs", namespace="tenant", messages=[Message.user("Hello")])
+    theirs.compact("They greeted.")
+    store.scoped("tenant").save_sync(theirs)
     store.close_sync()
     return path
 
@@ -40,13 +47,17 @@ def test_a_whole_database_is_right(command: Command, database: str) -> None:
     [
         ("DELETE FROM agent_events WHERE state_id = 'plain' AND revision = 3", "plain: State 'plain' is damaged at"),
         (
-            "UPDATE agent_events SET payload = '{}' WHERE state_id = 'theirs'",
+            "UPDATE agent_events SET payload = '{}' WHERE state_id = 'theirs' AND revision = 1",
             "tenant:theirs: State 'theirs' is damaged",
+        ),
+        (
+            FORGED,
+            "tenant:theirs: the checkpoint of revision 2 is not what the history before it comes to",
         ),
         ("UPDATE agent_states SET status = 'finished' WHERE id = 'plain'", "plain: the header says status='finished'"),
         ("UPDATE agent_states SET first_message = 'Bye' WHERE id = 'plain'", "the header says first_message='Bye'"),
     ],
-    ids=["a missing row", "a damaged row", "another status", "another first message"],
+    ids=["a missing row", "a damaged row", "a checkpoint", "another status", "another first message"],
 )
 def test_what_breaks_a_promise_is_named(command: Command, database: str, statement: str, said: str) -> None:
     """The State and what is wrong with it are written, and the exit code tells programs."""

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from alpineagents import MemoryStore, State
-from alpineagents.events import KINDS, Event
+from alpineagents.checkpoint import start_at
+from alpineagents.events import KINDS, Checkpoint, ContextChanged, Event
 from alpineagents.fold import apply, fold
 from alpineagents.snapshot import StateSnapshot
 from alpineagents.stores.codec import EventRow, decode, encode
@@ -58,6 +59,19 @@ def test_a_history_can_follow_itself_event_by_event(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_history_can_be_begun_at_its_checkpoints(version: str) -> None:
+    """From what a release has kept at a change of the context, the rest folds to what the whole history comes to."""
+    history = history_of(version)
+    changes = [event for event in history if isinstance(event, ContextChanged) and event.checkpoint is not None]
+
+    for change in changes:
+        start = start_at(change)
+        assert start is not None
+        assert fold(start, history[start.revision :]) == fold(StateSnapshot(), history)
+    assert changes or version != "v1-checkpoint"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 async def test_a_state_of_the_corpus_can_be_stored_and_goes_on(version: str) -> None:
     """An old State is not only to be looked at."""
     history = history_of(version)
@@ -97,6 +111,16 @@ def test_every_field_of_every_kind_is_in_the_corpus() -> None:
     for kind, event_class in KINDS.items():
         optional = {name for name in event_class.model_fields if name not in ("version", "kind", "run_id")}
         assert optional <= filled[kind], kind
+
+
+def test_every_field_of_a_checkpoint_is_in_the_corpus() -> None:
+    """With a value that is not its default in some row, but for the rules, of which there is one set."""
+    filled: set[str] = set()
+    for event in history_of("v1-checkpoint"):
+        if isinstance(event, ContextChanged) and event.checkpoint is not None:
+            filled |= set(event.checkpoint.model_dump(exclude_defaults=True))
+
+    assert filled | {"rules"} == set(Checkpoint.model_fields)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -14,6 +14,7 @@ from alpineagents.events import (
     ApprovalRequested,
     Asked,
     CancelRequested,
+    ContextChanged,
     ModelFailed,
     ModelReplied,
     ModelRequested,
@@ -78,7 +79,7 @@ class Driver:
             if open_calls and not any(call.starts or call.result for call in calls):
                 may.append("import_results")
         if running and value.requesting:
-            may.append("model_fails")
+            may += ["model_fails", "summary"]
             next_in_turn.append("model_replies")
         if running and not value.requesting:
             may.append("run_stops")
@@ -140,7 +141,9 @@ class Driver:
     def decision(self) -> None:
         waiting = list(self.state.snapshot().calls)
         call_id = self.draw(st.sampled_from([*waiting, "no such call"]))
-        self._from_outside(ApprovalDecided, call_id=call_id, approved=self.draw(st.booleans()), by="someone")
+        child_id = self.draw(st.sampled_from(["", "", "below"]))
+        approved = self.draw(st.booleans())
+        self._from_outside(ApprovalDecided, call_id=call_id, approved=approved, by="someone", child_id=child_id)
 
     # ---------------------------------------------------------------------------------------- what runs do
 
@@ -158,6 +161,11 @@ class Driver:
     def model_replies(self) -> None:
         message = self.state.with_unique_ids(self._reply())
         self.state.record(ModelReplied, message=message, usage=self.draw(values.usages))
+
+    def summary(self) -> None:
+        last = [message for message in self.state.messages[-1:] if not message.tool_results]
+        messages = (Message.notice("a summary"), *last)
+        self.state.record(ContextChanged, reason="compact", messages=messages, usage=self.draw(values.usages))
 
     def model_fails(self) -> None:
         outcome = self.draw(st.sampled_from(["failed", "cancelled", "interrupted"]))
@@ -221,6 +229,9 @@ def dump(value: StateSnapshot) -> dict[str, Any]:
         "status": value.status,
         "run_id": value.run_id,
         "cancelled_by": value.cancelled_by,
+        "unserved_cancel_by": value.unserved_cancel_by,
+        "decided_below": sorted(value.decided_below),
+        "stop_reason": value.stop_reason,
         "first_message": value.first_message,
         "extra_data": value.extra_data,
         "answer": value.answer,

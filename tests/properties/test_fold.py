@@ -11,10 +11,12 @@ from hypothesis import event as note
 from hypothesis import strategies as st
 
 from alpineagents import EventOrderError, State
+from alpineagents.checkpoint import start_at, start_of
 from alpineagents.events import KINDS, ApprovalDecided, CancelRequested, ContextChanged, Event, MessageAdded, is_inbox
 from alpineagents.fold import apply, fold
 from alpineagents.messages import Message
 from alpineagents.snapshot import StateSnapshot
+from alpineagents.stores.codec import decode, encode
 from tests.properties import values
 from tests.properties.driver import Draw, Driver, drivers, dump
 from tests.properties.provider import complaints
@@ -41,6 +43,21 @@ def test_a_replay_gives_the_value_of_every_revision(driver: Driver) -> None:
         replayed.append(apply(replayed[-1], event))
 
     assert replayed == driver.snapshots
+
+
+@given(drivers())
+def test_a_history_can_be_begun_at_each_change_of_its_context(driver: Driver) -> None:
+    """What is folded from there on is at each revision the value that the whole history gives, field by field."""
+    history = driver.state.history
+    changes = [event for event in history if isinstance(event, ContextChanged)]
+    for change in changes:
+        value = start_at(decode(encode(change)))
+        assert value is not None
+        for event in history[change.revision - 1 :]:
+            value = apply(value, event)
+            assert value == driver.snapshots[event.revision]
+            assert dump(value) == driver.dumps[event.revision]
+    note(f"changes of the context: {min(3, len(changes))}")
 
 
 @given(drivers())
@@ -209,6 +226,9 @@ def test_take_in_loses_nothing(driver: Driver, data: st.DataObject) -> None:
     restored = any(isinstance(event, ContextChanged) for event in unsaved)
     assert words_of(state.snapshot()) == sorted([*words, *newcomers]), restored
     assert fold(StateSnapshot(), state.history) == state.snapshot()
+    if changes := [event for event in state.history if isinstance(event, ContextChanged)]:
+        begin = start_of(state.history[changes[-1].revision - 1 :])
+        assert fold(begin, state.history[begin.revision :]) == state.snapshot()
     entered = [message.text for message in (*state.messages, *state.snapshot().queued)]
     assert [text for text in entered if text in newcomers] == newcomers
 
