@@ -233,7 +233,7 @@ class Agent(Generic[OutputT]):
             return cast(OutputT | None, state.answer)
         return self.shape.restored(state.answer)
 
-    async def resume(self, id: str, prompt: str | Message | None = None) -> OutputT | None:
+    async def resume(self, id: str, prompt: str | Message | None = None, *, tail: bool = False) -> OutputT | None:
         """
         Load a State, add the message, run: continue a saved State in one call.
 
@@ -242,6 +242,7 @@ class Agent(Generic[OutputT]):
 
         Args:
             prompt: the next message; None goes on without one.
+            tail: load the State only from the last change of its context on, as `store.load` does.
 
         Raises:
             StateNotFoundError: there is no such State.
@@ -253,7 +254,7 @@ class Agent(Generic[OutputT]):
             )
         message = None if prompt is None else self._message(prompt)
         while True:
-            state = await self.store.load(id)
+            state = await self.store.load(id, tail=tail)
             loaded = state.revision
             if message is not None and not _waits(message, state):
                 state.add_message(message)
@@ -516,9 +517,9 @@ class Agent(Generic[OutputT]):
         run = partial(self.run, prompt, id=id, context=context)
         return run_in_portal(context.portal, run, called="run_sync", instead=instead)
 
-    def resume_sync(self, id: str, prompt: str | Message | None = None) -> OutputT | None:
+    def resume_sync(self, id: str, prompt: str | Message | None = None, *, tail: bool = False) -> OutputT | None:
         """Do what `resume` does, in a script."""
-        return run_sync(self.resume(id, prompt), called="resume_sync", instead="await agent.resume(…)")
+        return run_sync(self.resume(id, prompt, tail=tail), called="resume_sync", instead="await agent.resume(…)")
 
     def _state_for(self, prompt: str | Message | State, id: str | None) -> State:
         if isinstance(prompt, State):

@@ -444,9 +444,8 @@ class State:
         """
         state = cls(id=id, namespace=namespace)
         state._history = FrozenList(history)
-        start = start_of(state._history)
-        state._history_after = start.revision
-        state._value = value or fold(start, state._history, state_id=id)
+        state._history_after = state._history[0].revision - 1 if state._history else 0
+        state._value = value or fold(start_of(state._history), state._history, state_id=id)
         state._saved_value = state._value
         state.parent_id = parent_id
         state.saved_by = state._value.agent

@@ -21,6 +21,7 @@ TEXT = "x" * 560
 PAYLOAD = json.dumps({"message": {"role": "user", "content": [{"type": "text", "text": TEXT}], "is_notice": False}})
 BLOCKS = 5
 LONG = 10_000
+SHORT = 100
 LISTED = 100_000
 
 
@@ -115,7 +116,29 @@ async def reading(store: SQLStore, raw: Raw) -> list[Figure]:
     for _ in range(BLOCKS):
         alone = await clocked(raw_load)
         ratios.append(await clocked(lambda: store.load("long")) / alone)
-    return [Figure("load of 10,000 Events, × SELECT and JSON to dicts", ratios, 2.5)]
+    return [Figure("load of 10,000 Events, × SELECT and JSON to dicts", ratios, 2.5), *await tails(store)]
+
+
+async def tails(store: SQLStore) -> list[Figure]:
+    """Measure the load of a history from the last change of its context on."""
+    state = await saved(store, "compacted", 2 * LONG - SHORT)
+    state.compact("a summary")
+    for _ in range(SHORT - 1):
+        state.add_message(Message.user(TEXT))
+    await store.save(state)
+    await saved(store, "short", SHORT)
+    of_whole, of_short = [], []
+    for _ in range(BLOCKS):
+        whole = await clocked(lambda: store.load("compacted"))
+        for _ in range(BLOCKS):
+            short = await clocked(lambda: store.load("short"))
+            tail = await clocked(lambda: store.load("compacted", tail=True))
+            of_whole.append(whole / tail)
+            of_short.append(tail / short)
+    return [
+        Figure("load of 20,000 Events, × its tail of 100", of_whole, 50.0, at_least=True),
+        Figure("the tail, × a load of 100 Events", of_short, 2.0),
+    ]
 
 
 async def at_once(store: SQLStore, url: str, rounds: int) -> list[Figure]:

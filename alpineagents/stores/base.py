@@ -23,6 +23,7 @@ from pydantic import JsonValue
 
 from alpineagents import clock
 from alpineagents.approvals import PendingApproval
+from alpineagents.checkpoint import start_of
 from alpineagents.errors import (
     ConfigError,
     EventOrderError,
@@ -218,6 +219,18 @@ class Store:
             run_id=value.run_id,
         )
 
+    async def last_context_change(self, id: str | StateKey, *, until: int | None = None) -> int:
+        """
+        Return the revision of the last `ContextChanged`, at which `load(tail=True)` begins to read.
+
+        Args:
+            until: the last revision that counts; None for the newest.
+
+        Returns:
+            0 where there is none, or no such State, or the backend cannot tell: then the whole history is read.
+        """
+        return 0
+
     async def renew(self, key: str | StateKey, lease: Lease) -> bool:
         """
         Hold a State for longer without writing an Event.
@@ -356,12 +369,14 @@ class Store:
                 await self.write_blob(state.id, data)
         state.blobs_of = None
 
-    async def load(self, id: str, revision: int | None = None) -> State:
+    async def load(self, id: str, revision: int | None = None, *, tail: bool = False) -> State:
         """
         Replay a State; nothing is changed.
 
         Args:
             revision: how far; None for all.
+            tail: read only from the last change of the context on. The State is the same and goes on the same, but
+                its `history` begins there, behind `state.history_after`. Where that cannot be done, all is read.
 
         Raises:
             StateNotFoundError: there is no such State, or it has no such revision.
@@ -370,11 +385,17 @@ class Store:
         if revision is not None and (type(revision) is not int or revision < 1):
             raise ConfigError(f"{revision!r} is not a revision: they are 1, 2, 3 …")
         key = self.key(id)
-        history, parent_id = await self._history(key, revision)
-        if revision is not None and len(history) < revision:
-            raise StateNotFoundError(key.id, revision=revision, hint=f"Its last one is {len(history)}")
+        after = max(await self.last_context_change(key, until=revision) - 1, 0) if tail else 0
+        history, parent_id = await self._history(key, after, revision)
+        start = start_of(history)
+        if after and not start.revision:
+            # No checkpoint, or another State that was made under this id since the change was looked for.
+            history, parent_id = await self._history(key, 0, revision)
+        last = history[-1].revision if history else 0
+        if revision is not None and last < revision:
+            raise StateNotFoundError(key.id, revision=revision, hint=f"Its last one is {last}")
         try:
-            value = await _folded(history, key.id)
+            value = await _folded(start, history, key.id)
         except EventOrderError as error:
             reason = f"{error.kind} cannot stand there: {error.reason}"
             raise StateDamagedError(key.id, error.revision, reason) from error
@@ -409,9 +430,9 @@ class Store:
         state = await self.load(key.id, revision)
         return header_of(state.snapshot(), follows=state.history[-1].at, parent_id=key.id)
 
-    async def _history(self, key: StateKey, until: int | None) -> tuple[Sequence[Event], str | None]:
+    async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
         """Return the history and the id of the parent, which backends that keep one can give without another read."""
-        return [event async for event in self.read(key, until=until)], None
+        return [event async for event in self.read(key, after=after, until=until)], None
 
     async def exists(self, id: str) -> bool:
         """Tell whether there is such a State."""
@@ -603,9 +624,9 @@ class Store:
         """Do what `save` does, in a script."""
         return run_sync(self.save(state), called="save_sync", instead="await store.save(state)")
 
-    def load_sync(self, id: str, revision: int | None = None) -> State:
+    def load_sync(self, id: str, revision: int | None = None, *, tail: bool = False) -> State:
         """Do what `load` does, in a script."""
-        return run_sync(self.load(id, revision), called="load_sync", instead="await store.load(id)")
+        return run_sync(self.load(id, revision, tail=tail), called="load_sync", instead="await store.load(id)")
 
     def list_sync(
         self, *, status: Status | None = None, limit: int = 50, after: StateInfo | str | None = None
@@ -705,8 +726,7 @@ async def append_unsaved(append: Append, key: StateKey, state: State, lease: Lea
     return landed
 
 
-async def _folded(history: Sequence[Event], state_id: str) -> StateSnapshot:
-    value = StateSnapshot()
+async def _folded(value: StateSnapshot, history: Sequence[Event], state_id: str) -> StateSnapshot:
     for start in range(0, len(history), FOLDED_AT_ONCE):
         value = fold(value, history[start : start + FOLDED_AT_ONCE], state_id=state_id)
         await anyio.lowlevel.checkpoint()

@@ -157,8 +157,14 @@ class MemoryStore(Store):
                 raise StateDamagedError(key.id, place, "its row is missing")
             yield decode(row, state_id=key.id)
 
-    async def _history(self, key: StateKey, until: int | None) -> tuple[Sequence[Event], str | None]:
-        return [event async for event in self.read(key, until=until)], self._find(key).parent_id
+    async def last_context_change(self, id: str | StateKey, *, until: int | None = None) -> int:
+        await self._enter()
+        kept = self._kept.get(self.key(id))
+        rows = [] if kept is None else kept.rows[:until]
+        return next((row.revision for row in reversed(rows) if row.kind == "context_changed"), 0)
+
+    async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
+        return [event async for event in self.read(key, after=after, until=until)], self._find(key).parent_id
 
     async def delete(self, id: str | StateKey) -> None:
         await self._enter()

@@ -45,6 +45,8 @@ BREAKS = [
     ("InventsHeaders", "only_what_is_there_can_be_watched", "for a State that is not there"),
     ("InventsHeaders", "a_watcher_hears_that_the_state_was_deleted", "must know nothing of a deleted State"),
     ("ClampsRevisions", "a_revision_that_is_not_there_is_not_found", "StateNotFoundError is due"),
+    ("FindsTheFirstChange", "a_tail_begins_at_the_last_change_of_the_context", "(until=5) gave 3"),
+    ("FindsLaterChanges", "a_tail_begins_at_the_last_change_of_the_context", "(until=2) gave 5"),
     ("ReadsOnePage", "a_long_history_comes_back", "read() must give all pages"),
     ("LosesNUL", "a_text_comes_back_as_it_was[NUL]", "came back as 'xab'"),
     ("LosesNUL", "a_state_comes_back_at_every_revision", "keep `encode(event, append_id)`"),

@@ -16,9 +16,11 @@ NO_LIST = "DictStore does not override list(): it cannot show which States it ho
 NO_LIST_OF_A_NAMESPACE = "DictStore does not override list(): it cannot show which States a namespace holds"
 NO_INFO = "DictStore does not override info(): it cannot say which State another was forked from"
 NO_BLOBS = "DictStore does not override write_blob(): of a result that is too long for the model, the rest is lost"
+NO_TAIL = "DictStore does not override last_context_change(): load(id, tail=True) reads the whole history"
 NO_LEASES = "DictStore keeps no leases: two runs of one State both begin"
 
 LACKS = {
+    "a_tail_begins_at_the_last_change_of_the_context": NO_TAIL,
     "a_fork_knows_its_parent": NO_INFO,
     "a_copy_knows_its_parent": NO_INFO,
     "a_blob_comes_back": NO_BLOBS,
@@ -131,6 +133,6 @@ def test_the_page_names_what_is_optional() -> None:
     """The methods that the contract may find lacking are in its table."""
     page = PAGE.read_text(encoding="utf-8")
 
-    for method in ("info", "list", "renew", "aclose"):
+    for method in ("info", "list", "renew", "last_context_change", "aclose"):
         assert hasattr(Store, method)
         assert f"`{method}`" in page

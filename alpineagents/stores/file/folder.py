@@ -27,6 +27,7 @@ from alpineagents.stores.file.format import (
     folder_name,
     from_line,
     head_line,
+    last_context_change,
     last_head,
     part_behind,
     read_head,
@@ -92,6 +93,19 @@ class Folder:
                         return None
                     self._check_format(head)
                     return head, [] if file is None else _lines(file, after, head.size)
+
+    def last_context_change(self, until: int | None) -> int:
+        """Do what `Store.last_context_change` does; the history is read from its end on, as far as need be."""
+        with self._opened() as file:
+            if file is None:
+                return 0
+            size, length = file.seek(0, os.SEEK_END), BLOCK_BYTES
+            while True:
+                file.seek(max(size - length, 0))
+                found = last_context_change(file.read(), until)
+                if found or length >= size:
+                    return found
+                length *= 4
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO | None]:

@@ -34,6 +34,7 @@ DEFAULT = "@default"
 """The folder of the namespace that has no name."""
 
 _REVISION = re.compile(rb'^\{"revision":(\d{1,18}),', re.MULTILINE)
+_CONTEXT_CHANGE = re.compile(_REVISION.pattern + rb'"kind":"context_changed",', re.MULTILINE)
 _COMMIT, _PAYLOAD = b'{"format":', b',"payload":'
 
 
@@ -222,6 +223,12 @@ def part_behind(part: bytes, after: int) -> bytes | None:
     _, _, lines = part.partition(b"\n")
     found = _REVISION.search(lines)
     return lines[found.start() :] if found is not None and int(found[1]) <= after + 1 else None
+
+
+def last_context_change(part: bytes, until: int | None) -> int:
+    """Return the revision of the last change of the context up to another one, in the last part of a history, or 0."""
+    revisions = [int(found[1]) for found in _CONTEXT_CHANGE.finditer(part)]
+    return max((revision for revision in revisions if until is None or revision <= until), default=0)
 
 
 def event_lines(data: bytes, after: int) -> list[bytes]:

@@ -132,9 +132,13 @@ class FileStore(Store):
         async for event in self._events(key, head, lines, after, until):
             yield event
 
-    async def _history(self, key: StateKey, until: int | None) -> tuple[Sequence[Event], str | None]:
-        head, lines = await self._open(key, 0)
-        return [event async for event in self._events(key, head, lines, 0, until)], head.parent_id
+    async def last_context_change(self, id: str | StateKey, *, until: int | None = None) -> int:
+        folder = self._folder(self.key(id))
+        return await self._call(lambda: folder.last_context_change(until))
+
+    async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
+        head, lines = await self._open(key, after)
+        return [event async for event in self._events(key, head, lines, after, until)], head.parent_id
 
     async def _open(self, key: StateKey, after: int) -> tuple[Head, list[bytes]]:
         found = await self._call(lambda: self._folder(key).history(after))

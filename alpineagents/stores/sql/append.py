@@ -98,6 +98,12 @@ SELECT revision,
 FROM {states} WHERE namespace = :namespace AND id = :id
 """
 
+# The primary key is read from its end on, until there is one.
+LAST_CONTEXT_CHANGE = """
+SELECT revision FROM {events} WHERE namespace = :namespace AND state_id = :id AND revision <= :until
+  AND kind = 'context_changed' ORDER BY revision DESC LIMIT 1
+"""
+
 RENEW_LEASE = """
 UPDATE {states} SET lease_until = {lease_end} WHERE namespace = :namespace AND id = :id AND run_id = :run_id
 """

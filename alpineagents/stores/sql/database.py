@@ -25,6 +25,7 @@ from alpineagents.stores.header import StateKey
 from alpineagents.stores.sql.append import (
     FIND_STATE,
     INSERT_STATE,
+    LAST_CONTEXT_CHANGE,
     RENEW_LEASE,
     UPDATE_STATE,
     Append,
@@ -103,6 +104,7 @@ class Database(abc.ABC):
         }
         self._statements: dict[str, Statement] = {}
         self._insert, self._update = self.statement(INSERT_STATE), self.statement(UPDATE_STATE)
+        self._last_change = self.statement(LAST_CONTEXT_CHANGE)
         self._found, self._renew = self.statement(FIND_STATE), self.statement(RENEW_LEASE)
 
     def statement(self, sql: str, *, of_many: bool = False) -> Statement:
@@ -255,6 +257,10 @@ class Database(abc.ABC):
     @abc.abstractmethod
     async def renew(self, params: Params) -> bool:
         """Move the end of a lease; say whether the run still has it."""
+
+    @abc.abstractmethod
+    async def last_context_change(self, params: Params) -> int:
+        """Return the revision of the last change of a State's context, 0 for none."""
 
     @abc.abstractmethod
     async def write_blob(self, params: Params) -> bool:

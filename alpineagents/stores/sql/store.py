@@ -53,6 +53,9 @@ T = TypeVar("T")
 PAGE = 1_000
 """How many Events are read at a time: the memory that a reader needs, and the longest that decoding holds the loop."""
 
+MAX_REVISION = 2**63 - 1
+"""The last one that a row can have."""
+
 PATIENCE_SECONDS = 20.0
 """How long a call waits, unless told otherwise, for a database that is away or locked."""
 
@@ -155,10 +158,14 @@ class SQLStore(Store):
             for event in events:
                 yield event
 
-    async def _history(self, key: StateKey, until: int | None) -> tuple[Sequence[Event], str | None]:
+    async def last_context_change(self, id: str | StateKey, *, until: int | None = None) -> int:
+        params = {**self.key(id)._asdict(), "until": MAX_REVISION if until is None else min(until, MAX_REVISION)}
+        return await self._call(lambda database: database.last_context_change(params))
+
+    async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
         history: list[Event] = []
         parent_id = None
-        async for head, events in self._pages(key, 0, until):
+        async for head, events in self._pages(key, after, until):
             history += events
             parent_id = head.parent_id
         return history, parent_id

@@ -127,6 +127,24 @@ class HistoryRules(Rules):
         tail = [event.revision async for event in store.read(state.id, after=1_100)]
         assert tail == [*range(1_101, 1_201)], f"read(after=1100) gave {len(tail)} Events, not the last 100"
 
+    async def test_a_tail_begins_at_the_last_change_of_the_context(self, store: Store) -> None:
+        """At every revision, and what is loaded from there on is the same State."""
+        self.needs(store, "last_context_change", "load(id, tail=True) reads the whole history")
+        state = said("one", "two")
+        for number in range(2):
+            state.compact(f"summary {number}")
+            state.add_message(Message.user(f"after {number}"))
+        await store.save(state)
+
+        for revision, change in ((2, 0), (3, 3), (4, 3), (5, 5), (6, 5), (None, 5)):
+            found = await store.last_context_change(state.id, until=revision)
+            assert found == change, (
+                f"last_context_change(until={revision}) gave {found}, where the context changed at 3 and 5: the last "
+                f"revision of kind 'context_changed' that is no later, or 0"
+            )
+            loaded, whole = await store.load(state.id, revision, tail=True), await store.load(state.id, revision)
+            assert loaded.snapshot() == whole.snapshot(), f"load({revision}, tail=True) gives another State: {CODEC}"
+
     @pytest.mark.parametrize("kind", TEXTS)
     async def test_a_text_comes_back_as_it_was(self, store: Store, kind: str) -> None:
         """In a message, a call's name and arguments, the extra data and an answer."""

@@ -53,9 +53,23 @@ class BeginsOneTooEarly(Broken):
 class ClampsRevisions(Broken):
     """Gives the last revision for one that is not there."""
 
-    async def load(self, id: str, revision: int | None = None) -> State:
+    async def load(self, id: str, revision: int | None = None, *, tail: bool = False) -> State:
         last = (await self.info(id)).revision
-        return await super().load(id, None if revision is None else min(revision, last))
+        return await super().load(id, None if revision is None else min(revision, last), tail=tail)
+
+
+class FindsTheFirstChange(Broken):
+    """Looks for a change of the context from the first Event on."""
+
+    async def last_context_change(self, id: Any, *, until: int | None = None) -> int:
+        return next((row.revision for row in self.rows(id)[:until] if row.kind == "context_changed"), 0)
+
+
+class FindsLaterChanges(Broken):
+    """Does not mind how far a State is to be loaded."""
+
+    async def last_context_change(self, id: Any, *, until: int | None = None) -> int:
+        return await super().last_context_change(id)
 
 
 class ReadsOnePage(Broken):
