@@ -167,7 +167,7 @@ class Store:
             until: the last revision wanted; None for the newest.
 
         Raises:
-            StateNotFoundError: there is no such State.
+            StateNotFoundError: there is no such State, or it was deleted while it was read.
             StateDamagedError: an Event cannot be read; those before it were given out.
         """
         raise StoreFeatureError(type(self).__name__, "read")

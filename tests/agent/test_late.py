@@ -16,6 +16,7 @@ from alpineagents import (
     MemoryStore,
     Message,
     MessageAdded,
+    RunStarted,
     State,
     StateInfo,
     Store,
@@ -23,7 +24,6 @@ from alpineagents import (
     ToolError,
     tool,
 )
-from alpineagents.repair import unserved_cancel
 from alpineagents.stores.header import StateKey
 from alpineagents.testing import FakeModel, tool_call
 from tests.agent.parts import PATIENCE_SECONDS, Place, Watcher, complaints, kinds, of, watch
@@ -256,13 +256,16 @@ def test_where_the_event_loop_has_ended_a_line_in_the_log_is_left(caplog: pytest
 async def test_a_cancel_request_is_not_outdone_by_a_late_result(store: Store) -> None:
     """Only what people and programs say since counts for more than the request to stop."""
     state = State(id="s", messages=[Message.user("Go")])
+    state.run_id = "dead"
+    state.record(RunStarted, agent=Agent(FakeModel([])).describe())
     await store.save(state)
     await store.cancel("s", by="Ada")
 
     await store.post("s", Message.notice("up there").model_copy(update={"late_call": "c"}))
+    assert (await store.load("s")).snapshot().unserved_cancel_by == "Ada"
 
-    history = (await store.load("s")).history
-    assert unserved_cancel(history) == history[1]
+    await store.post("s", Message.user("Go on"))
+    assert (await store.load("s")).snapshot().unserved_cancel_by is None
 
 
 @pytest.mark.parametrize("how", ["hanging", "interrupted"])

@@ -20,8 +20,7 @@ from alpineagents import (
     Store,
 )
 from alpineagents.events import ContextChanged
-from alpineagents.stores.file import folder
-from alpineagents.stores.file.format import event_lines
+from alpineagents.stores.file.folder import Folder, Place
 from alpineagents.stores.sql.store import MAX_REVISION
 from tests.contract.backends import Backend, change_row, drop_row, engine_of, new_state, rows_of, saved
 from tests.corpus.story import told
@@ -246,24 +245,26 @@ async def test_only_the_tail_is_read(store: Store, monkeypatch: pytest.MonkeyPat
     await compacted(store, before=3_000, behind=20)
     read: list[int] = []
     fetched: list[int] = []
-    read_behind = type(store)._history
+    read_behind, lines_of = type(store)._history, Folder.lines
 
     async def noted(self: Store, key: StateKey, after: int, until: int | None) -> Any:
         read.append(after)
         return await read_behind(self, key, after, until)
 
-    def lines_noted(data: bytes, after: int) -> list[bytes]:
-        fetched.append(len(data))
-        return event_lines(data, after)
+    def lines_noted(self: Folder, place: Place, count: int) -> Any:
+        read = lines_of(self, place, count)
+        assert read is not None
+        fetched.append(sum(map(len, read[0])))
+        return read
 
     monkeypatch.setattr(type(store), "_history", noted)
-    monkeypatch.setattr(folder, "event_lines", lines_noted)
+    monkeypatch.setattr(Folder, "lines", lines_noted)
 
     tail = await store.load("s", tail=True)
 
     assert read == [3_000]
     assert len(tail.history) == 21
-    assert sum(fetched) < 2 * folder.BLOCK_BYTES
+    assert sum(fetched) < 20_000
     assert bool(fetched) == isinstance(store, FileStore)
 
 

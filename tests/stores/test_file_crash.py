@@ -52,8 +52,10 @@ def found(store: FileStore) -> tuple[list[str] | None, int | None]:
     opened = folder_of(store).history(0)
     if opened is None:
         return None, None
-    head, lines = opened
-    events, damage = decode_lines(lines, 0, "s")
+    head, place = opened
+    read = folder_of(store).lines(place, head.revision)
+    assert read is not None
+    events, damage = decode_lines(read[0], 0, "s")
     words = [event.message.text for event in events]  # type: ignore[attr-defined]
     if damage is None and len(words) < head.revision:
         damage = StateDamagedError("s", len(words) + 1, "missing")

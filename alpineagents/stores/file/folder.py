@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -23,15 +24,16 @@ from alpineagents.stores.codec import EventRow
 from alpineagents.stores.file.format import (
     FORMAT,
     Head,
-    event_lines,
+    first_event,
     folder_name,
     from_line,
     head_line,
+    is_event,
     last_context_change,
     last_head,
-    part_behind,
     read_head,
     read_rows,
+    revision_of,
     to_line,
 )
 from alpineagents.stores.header import Found, Lease, StateHeader, StateKey
@@ -47,8 +49,25 @@ PATIENCE_SECONDS = 20.0
 
 POLL_SECONDS = 0.005
 BLOCK_BYTES = 65_536
+BEGIN_BYTES = 256
+"""What is kept of a history to know it again: its first Event's time and the id of the append are in it."""
 _SHA256 = re.compile("[0-9a-f]{64}")
 _WRITE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """
+    Where to read on in a history that nobody holds open meanwhile.
+
+    Attributes:
+        begin: its first bytes: a State that was made again under the id has others.
+        at: the place of the next line, and `end` the one behind the last that counts.
+    """
+
+    begin: bytes
+    at: int
+    end: int
 
 
 class Folder:
@@ -77,9 +96,9 @@ class Folder:
         with self._locked():
             return self._examine()
 
-    def history(self, after: int) -> tuple[Head, list[bytes]] | None:
+    def history(self, after: int) -> tuple[Head, Place] | None:
         """
-        Return the header and the lines of all Events behind a revision, or None if there is no State.
+        Return the header and where the Events behind a revision begin, or None if there is no State.
 
         Raises:
             EventFormatError: a newer release wrote the files.
@@ -92,7 +111,18 @@ class Folder:
                     if head is None:
                         return None
                     self._check_format(head)
-                    return head, [] if file is None else _lines(file, after, head.size)
+                    if file is None:
+                        return head, Place(b"", 0, 0)
+                    begin = file.read(BEGIN_BYTES)
+                    return head, Place(begin, _place_behind(file, after, head.size), head.size)
+
+    def lines(self, place: Place, count: int) -> tuple[list[bytes], Place] | None:
+        """Return the lines of the next Events, at most so many, and the place behind; None: it is another State now."""
+        with self._opened() as file:
+            if file is None or file.read(len(place.begin)) != place.begin:
+                return None if place.end else ([], place)
+            lines, at = _next_lines(file, place.at, place.end, count)
+            return lines, replace(place, at=at)
 
     def last_context_change(self, until: int | None) -> int:
         """Do what `Store.last_context_change` does; the history is read from its end on, as far as need be."""
@@ -199,8 +229,11 @@ class Folder:
         found = origin.history(0)
         if found is None:
             return None
-        head, lines = found
-        rows = read_rows(lines[: head.revision if revision is None else revision], 0, origin.key.id)
+        head, place = found
+        read = origin.lines(place, head.revision if revision is None else revision)
+        if read is None:
+            return None
+        rows = read_rows(read[0], 0, origin.key.id)
         copied = self.append(rows, 0, header or head.header(origin.key), None)
         if not isinstance(copied, int):
             return None
@@ -268,7 +301,8 @@ class Folder:
 
     def _found(self, head: Head, expected: int, append_id: str | None) -> Found:
         with self._opened() as file:
-            lines = [] if file is None else _lines(file, max(expected - 1, 0), head.size)
+            begin = 0 if file is None else _place_behind(file, max(expected - 1, 0), head.size)
+            lines = [] if file is None else _next_lines(file, begin, head.size, head.revision)[0]
         rows = [row for row in map(from_line, lines) if row is not None]
         at = next((row.at for row in rows if row.revision == expected), None)
         landed = [row.revision for row in rows if row.revision > expected and append_id and row.append_id == append_id]
@@ -336,17 +370,34 @@ class Folder:
             yield
 
 
-def _lines(file: BinaryIO, after: int, size: int) -> list[bytes]:
-    """Return the lines of the Events behind a revision; the history is read from its end on, as far as need be."""
-    length = BLOCK_BYTES
-    while after and length < size:
-        file.seek(size - length)
-        lines = part_behind(file.read(length), after)
-        if lines is not None:
-            return event_lines(lines, after)
-        length *= 4
-    file.seek(0)
-    return event_lines(file.read(size), after)
+def _place_behind(file: BinaryIO, after: int, size: int) -> int:
+    """Return where the lines behind a revision begin; the history is read from its end on, a block at a time."""
+    at = size if after else 0
+    revision = 0
+    while at:
+        at = max(at - BLOCK_BYTES, 0)
+        file.seek(at)
+        found = first_event(file.read(BLOCK_BYTES)) if at else None
+        if found is not None and found[0] <= after + 1:
+            revision, at = found[0] - 1, at + found[1]
+            break
+    file.seek(at)
+    while after and at < size and (line := file.readline(size - at)):
+        if is_event(line) and (revision := revision_of(line, revision)) > after:
+            break
+        at += len(line)
+    return at
+
+
+def _next_lines(file: BinaryIO, at: int, end: int, count: int) -> tuple[list[bytes], int]:
+    """Return the lines of at most so many Events, and the place behind them."""
+    lines: list[bytes] = []
+    file.seek(at)
+    while len(lines) < count and at < end and (line := file.readline(end - at)):
+        at += len(line)
+        if is_event(line):
+            lines.append(line.removesuffix(b"\n"))
+    return lines, at
 
 
 def _ends_line(file: BinaryIO, place: int, size: int) -> bool:

@@ -218,29 +218,28 @@ def from_line(line: bytes) -> EventRow | None:
     return None
 
 
-def part_behind(part: bytes, after: int) -> bytes | None:
-    """Return the lines of the last part of a history, or None if the Event behind `after` may be before it."""
-    _, _, lines = part.partition(b"\n")
-    found = _REVISION.search(lines)
-    return lines[found.start() :] if found is not None and int(found[1]) <= after + 1 else None
+def first_event(part: bytes) -> tuple[int, int] | None:
+    """Return the revision and the place of the first Event whose line begins in a part of a history, if one does."""
+    line_end = part.find(b"\n")
+    found = _REVISION.search(part, line_end + 1) if line_end >= 0 else None
+    return None if found is None else (int(found[1]), found.start())
+
+
+def is_event(line: bytes) -> bool:
+    """Tell whether a line is an Event's, be it whole or damaged."""
+    return not line.startswith(_COMMIT) and line != b"\n"
+
+
+def revision_of(line: bytes, before: int) -> int:
+    """Return the revision of an Event's line; one that cannot be read is taken to stand behind the one before."""
+    found = _REVISION.match(line)
+    return before + 1 if found is None else int(found[1])
 
 
 def last_context_change(part: bytes, until: int | None) -> int:
     """Return the revision of the last change of the context up to another one, in the last part of a history, or 0."""
     revisions = [int(found[1]) for found in _CONTEXT_CHANGE.finditer(part)]
     return max((revision for revision in revisions if until is None or revision <= until), default=0)
-
-
-def event_lines(data: bytes, after: int) -> list[bytes]:
-    """Return the lines of the Events behind a revision; one that cannot be read is taken to stand at its place."""
-    lines = [line for line in data.split(b"\n") if line and not line.startswith(_COMMIT)]
-    revision = 0
-    for place, line in enumerate(lines):
-        found = _REVISION.match(line)
-        revision = int(found[1]) if found is not None else revision + 1
-        if revision > after:
-            return lines[place:]
-    return []
 
 
 def read_rows(lines: Sequence[bytes], after: int, state_id: str) -> list[EventRow]:

@@ -38,7 +38,7 @@ from alpineagents.shield import settled
 from alpineagents.snapshot import Status
 from alpineagents.stores.base import Store, check_listing
 from alpineagents.stores.codec import encode
-from alpineagents.stores.file.folder import PATIENCE_SECONDS, Folder
+from alpineagents.stores.file.folder import PATIENCE_SECONDS, Folder, Place
 from alpineagents.stores.file.format import Head, decode_lines, folder_name, name_of
 from alpineagents.stores.header import Lease, Names, StateHeader, StateInfo, StateInfos, StateKey, settle_refusal
 
@@ -52,6 +52,9 @@ THREADS = 16
 
 # Inside the class, `list` would mean the method.
 Heads = list[tuple[StateKey, Head]]
+
+_Page = tuple[int, Place, list[Event], StateDamagedError | None]
+"""How many lines were read, the place behind them, and what they are."""
 
 _threads: RunVar[anyio.CapacityLimiter] = RunVar("alpineagents.stores.file")
 
@@ -127,39 +130,41 @@ class FileStore(Store):
         return landed
 
     async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
-        key = self.key(key)
-        head, lines = await self._open(key, after)
-        async for event in self._events(key, head, lines, after, until):
-            yield event
+        async for _, events in self._pages(self.key(key), after, until):
+            for event in events:
+                yield event
 
     async def last_context_change(self, id: str | StateKey, *, until: int | None = None) -> int:
         folder = self._folder(self.key(id))
         return await self._call(lambda: folder.last_context_change(until))
 
     async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
-        head, lines = await self._open(key, after)
-        return [event async for event in self._events(key, head, lines, after, until)], head.parent_id
+        history: list[Event] = []
+        parent_id = None
+        async for head, events in self._pages(key, after, until):
+            history += events
+            parent_id = head.parent_id
+        return history, parent_id
 
-    async def _open(self, key: StateKey, after: int) -> tuple[Head, list[bytes]]:
-        found = await self._call(lambda: self._folder(key).history(after))
+    async def _pages(self, key: StateKey, after: int, until: int | None) -> AsyncIterator[tuple[Head, list[Event]]]:
+        folder = self._folder(key)
+        found = await self._call(lambda: folder.history(after))
         if found is None:
             raise StateNotFoundError(key.id)
-        return found
-
-    async def _events(
-        self, key: StateKey, head: Head, lines: Sequence[bytes], after: int, until: int | None
-    ) -> AsyncIterator[Event]:
+        head, place = found
         last = head.revision if until is None else min(head.revision, until)
-        for begin in range(0, max(last - after, 0), PAGE):
-            place, page = after + begin, lines[begin : min(begin + PAGE, last - after)]
-            events, damage = await self._call(partial(decode_lines, page, place, key.id))
-            for event in events:
-                yield event
+        while after < last:
+            read = await self._call(partial(_page, folder, place, after, min(PAGE, last - after)))
+            if read is None:
+                raise StateNotFoundError(key.id, hint="It was deleted while it was read")
+            count, place, events, damage = read
+            yield head, events
             if damage is not None:
                 raise damage
-            if place + len(page) < min(place + PAGE, last):
+            if count < min(PAGE, last - after):
                 reason = f"its line in events.jsonl is missing, where the State is at revision {head.revision}"
-                raise StateDamagedError(key.id, place + len(page) + 1, reason)
+                raise StateDamagedError(key.id, after + count + 1, reason)
+            after += count
 
     async def delete(self, id: str | StateKey) -> None:
         key = self.key(id)
@@ -255,6 +260,13 @@ class FileStore(Store):
             reason = _REASONS.get(error.errno or 0, f"{type(error).__name__}: {error}")
             at = f" ({error.filename})" if error.filename else ""
             raise StoreUnavailableError(f"{self!r} cannot be used now{at}: {reason}") from error
+
+
+def _page(folder: Folder, place: Place, after: int, count: int) -> _Page | None:
+    if (read := folder.lines(place, count)) is None:
+        return None
+    lines, behind = read
+    return len(lines), behind, *decode_lines(lines, after, folder.key.id)
 
 
 def _names(folder: Path) -> list[str]:

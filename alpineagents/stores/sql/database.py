@@ -46,10 +46,11 @@ ENDED = "the tool ended the transaction of its result itself: leave commit and r
 
 
 class Head(NamedTuple):
-    """What a reader needs of a header."""
+    """What a reader needs of a header; a State that was made again under the id has another `created_at`."""
 
     revision: int
     parent_id: str | None
+    created_at: object
 
 
 class Statement:

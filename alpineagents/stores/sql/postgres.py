@@ -162,7 +162,7 @@ class PostgresDatabase(Database):
         self._together = self.statement(TOGETHER, of_many=True)
         self._delete = self.statement("DELETE FROM {states} WHERE namespace = :namespace AND id = :id")
         self._page = self.statement(
-            "SELECT s.revision AS head, s.parent_id, "
+            "SELECT s.revision AS head, s.parent_id, s.created_at, "
             "e.revision, e.kind, e.version, e.at, e.run_id, e.append_id, e.payload "
             "FROM {states} s LEFT JOIN {events} e ON e.namespace = s.namespace AND e.state_id = s.id "
             "AND e.revision > :after AND e.revision <= :until WHERE s.namespace = :namespace AND s.id = :id "
@@ -299,7 +299,7 @@ class PostgresDatabase(Database):
         rows = await settled(lambda: self._limited(fetch))
         if not rows:
             return None, []
-        return Head(rows[0][0], rows[0][1]), [EventRow(*tuple(row)[2:]) for row in rows if row[2] is not None]
+        return Head(*tuple(rows[0])[:3]), [EventRow(*tuple(row)[3:]) for row in rows if row[3] is not None]
 
     async def fetch(self, sql: str, params: Params) -> Sequence[Sequence[Any]]:
         statement = self.statement(sql)

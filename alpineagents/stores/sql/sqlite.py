@@ -94,7 +94,7 @@ class SQLiteDatabase(Database):
             "AND state_id = :id AND revision > :after AND revision <= :until ORDER BY revision"
         )
         self._head = self.statement(
-            "SELECT revision, parent_id FROM {states} WHERE namespace = :namespace AND id = :id"
+            "SELECT revision, parent_id, created_at FROM {states} WHERE namespace = :namespace AND id = :id"
         )
 
     async def append_alone(self, append: Append) -> Outcome:

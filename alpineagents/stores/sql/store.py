@@ -171,10 +171,14 @@ class SQLStore(Store):
         return history, parent_id
 
     async def _pages(self, key: StateKey, after: int, until: int | None) -> AsyncIterator[tuple[Head, list[Event]]]:
+        made_at = None
         while True:
             head, rows = await self._page(key, after, until)
             if head is None:
                 raise StateNotFoundError(key.id)
+            if made_at not in (None, head.created_at):
+                raise StateNotFoundError(key.id, hint="It was deleted while it was read, and another State has its id")
+            made_at = head.created_at
             # Behind a row that is missing, none stands at its place.
             gapless = [row for place, row in enumerate(rows, start=after + 1) if row.revision == place]
             events, damage = decode_all(gapless, state_id=key.id)
