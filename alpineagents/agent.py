@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from types import MappingProxyType, NoneType
 from typing import Any, Generic, Self, cast, get_args, overload
@@ -36,7 +35,7 @@ from alpineagents.runner import Item, Run, current, repeat, waiting_for_approval
 from alpineagents.state import State, check_id
 from alpineagents.stopped import Stopped, StoppedByUntil
 from alpineagents.stores.base import Store
-from alpineagents.stream import RunStream, streamed
+from alpineagents.stream import StreamBlock, streamed
 from alpineagents.subagents import Caller, run_child, subagent_tool
 from alpineagents.sync import run_in_portal, run_sync
 from alpineagents.tools import Tool, ToolContext, toolbox
@@ -265,8 +264,7 @@ class Agent(Generic[OutputT]):
                 if state.saved_revision > loaded:
                     raise
 
-    @asynccontextmanager
-    async def stream(self, prompt: str | Message | State, *, id: str | None = None) -> AsyncIterator[RunStream]:
+    def stream(self, prompt: str | Message | State, *, id: str | None = None) -> StreamBlock:
         """
         Run in the background and hand out every Event as it is saved, and deltas as they come.
 
@@ -286,8 +284,7 @@ class Agent(Generic[OutputT]):
             ['model_replied', 'run_stopped']
         """
         state = self._state_for(prompt, id)
-        async with streamed(state, partial(self._run, state)) as stream:
-            yield stream
+        return StreamBlock(streamed(state, partial(self._run, state)))
 
     def as_tool(self) -> Tool:
         """

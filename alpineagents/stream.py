@@ -6,15 +6,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Self
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from pydantic import JsonValue
 
+from alpineagents.errors import ConfigError
 from alpineagents.runner import Emit, Item
 from alpineagents.state import State
+
+_READ_WITHIN = (
+    "a stream is read within its block, and leaving that ends the run: "
+    "async with agent.stream(…) as items, and in it: async for item in items"
+)
 
 
 class RunStream:
@@ -54,9 +61,42 @@ class RunStream:
         except anyio.EndOfStream:
             self.raise_failure()
             raise StopAsyncIteration from None
+        except anyio.ClosedResourceError:
+            raise ConfigError(_READ_WITHIN) from None
 
     def __repr__(self) -> str:
         return f"<RunStream of {self.state!r}>"
+
+
+class StreamBlock(AbstractAsyncContextManager[RunStream, None]):
+    """
+    What `agent.stream` gives: the block of an `async with`, in which the run goes on.
+
+    Args:
+        block: what begins and ends the run.
+    """
+
+    def __init__(self, block: AbstractAsyncContextManager[RunStream, bool | None]) -> None:
+        self._block = block
+
+    async def __aenter__(self) -> RunStream:
+        return await self._block.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._block.__aexit__(kind, error, trace)
+
+    if not TYPE_CHECKING:  # which finds these out by itself, as long as there are no such methods
+
+        def __aiter__(self) -> NoReturn:
+            raise ConfigError(_READ_WITHIN)
+
+        def __await__(self) -> NoReturn:
+            raise ConfigError(
+                "a stream is not awaited: async with agent.stream(…) as items. For the answer alone: "
+                "answer = await agent.run(…)"
+            )
 
 
 @asynccontextmanager

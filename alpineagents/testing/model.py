@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import anyio.lowlevel
 
@@ -51,6 +51,9 @@ class FakeModel:
     Attributes:
         requests: every Request it got.
 
+    Raises:
+        ConfigError: one of the replies is none.
+
     Example:
         >>> from alpineagents import Agent, tool
         >>> @tool
@@ -71,13 +74,17 @@ class FakeModel:
         name: str = "fake",
         context_tokens: int | None = None,
     ) -> None:
-        if isinstance(replies, (str, bytes)):
-            raise ConfigError(f"FakeModel takes a list of replies: FakeModel([{replies!r}])")
+        always = replies if callable(replies) and not isinstance(replies, type) else None
+        if always is None and not _is_list(replies):
+            raise ConfigError(f"FakeModel takes a list of replies, or one function: FakeModel([{replies!r:.200}])")
         self.name = name
         self.context_tokens = context_tokens
         self.requests: list[Request] = []
-        self._always = replies if callable(replies) else None
+        self._always = always
         self._replies: list[Answer] = [] if callable(replies) else list(replies)
+        for place, item in enumerate(self._replies):
+            if not callable(item) or isinstance(item, type):
+                _check(item, f"reply {place} of FakeModel")
         # What messages and tools take, by identity: `requests` keeps them all, and a long context is counted once.
         self._counted: dict[object, int] = {}
 
@@ -91,7 +98,7 @@ class FakeModel:
         Give the next reply.
 
         Raises:
-            ConfigError: there is none left.
+            ConfigError: there is none left, or a function gave back what is none.
         """
         await anyio.lowlevel.checkpoint()
         self.requests.append(request)
@@ -100,10 +107,11 @@ class FakeModel:
                 f"FakeModel was asked {len(self.requests)} times and has no reply left: add one to FakeModel([…])"
             )
         item: Any = self._always or self._replies.pop(0)
-        if callable(item) and not isinstance(item, (Reply, BaseException)):
-            item = item(request)
+        if callable(item):
+            function, item = item, item(request)
             if inspect.isawaitable(item):
                 item = await item
+            _check(item, f"what {getattr(function, '__qualname__', function)} gave back to FakeModel")
         if isinstance(item, BaseException):
             raise item
         reply = item if isinstance(item, Reply) else self._reply(item, request)
@@ -137,6 +145,23 @@ class FakeModel:
 
     def __repr__(self) -> str:
         return f"<FakeModel {self.name!r} requests={len(self.requests)} remaining={self.remaining}>"
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _check(item: object, named: str) -> None:
+    whole = () if _is_list(item) else (BaseException, Reply)
+    for block in cast("Sequence[object]", item) if _is_list(item) else [item]:
+        if isinstance(block, (str, ToolCall, RawBlock, *whole)):
+            continue
+        hint = 'a text, a call such as tool_call("look", at="dawn"), a list of both, an exception, or a Reply'
+        if isinstance(block, type) and issubclass(block, BaseException):
+            hint = f'an exception itself, not its class: {block.__name__}("…")'
+        elif isinstance(block, Message):
+            hint = "Reply(message=…), or just its text"
+        raise ConfigError(f"{named} is {item!r:.200}, where it can be {hint}")
 
 
 def show(reply: Reply, emit: Emit | None) -> None:

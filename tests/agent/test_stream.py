@@ -230,6 +230,28 @@ async def test_a_prompt_that_says_nothing_is_refused_at_once() -> None:
             pytest.fail("the block was entered")
 
 
+async def test_a_stream_is_read_in_its_block_only() -> None:
+    """Whoever forgets the block is told the line to write, and no model is asked."""
+    model = FakeModel(["never"])
+    stream: Any = Agent(model).stream("Hello")
+
+    with pytest.raises(ConfigError, match=r"async with agent\.stream\(…\) as items"):
+        async for _ in stream:
+            pass
+    with pytest.raises(ConfigError, match=r"async with agent\.stream\(…\) as items.*await agent\.run\(…\)"):
+        await stream
+    assert model.requests == []
+
+
+async def test_a_stream_that_was_left_gives_nothing_more() -> None:
+    """Its run has ended with the block, which is said."""
+    async with Agent(FakeModel(["done"])).stream("Hello") as items:
+        pass
+
+    with pytest.raises(ConfigError, match=r"within its block"):
+        await anext(items)
+
+
 async def test_cancelling_the_reader_ends_the_run(store: Store) -> None:
     """As when a client disconnects: the task that reads is cancelled, the run is recorded as cancelled."""
     model, state = Stalled(), State(id="s", messages=[Message.user("Hello")])

@@ -187,6 +187,47 @@ def test_what_is_no_recording_is_refused(tmp_path: Path, content: str) -> None:
         record_model(FakeModel([]), path)
 
 
+# ------------------------------------------------------------------------------------------------ prepared replies
+
+
+@pytest.mark.parametrize(
+    "item, hint",
+    [
+        (5, "a text, a call such as"),
+        (None, "a text, a call such as"),
+        ({"text": "done"}, "a text, a call such as"),
+        (["done", 5], "a text, a call such as"),
+        (["done", RateLimitError("slow down")], "a text, a call such as"),
+        ([["done"]], "a text, a call such as"),
+        (b"done", "a text, a call such as"),
+        (RateLimitError, r"RateLimitError\("),
+        (Message(role="assistant", content="done"), "Reply"),
+        (tool_call, None),
+    ],
+)
+def test_what_is_no_reply_is_refused_at_once(item: Any, hint: str | None) -> None:
+    """With its place in the list, and what can stand there; a function is called only when its turn comes."""
+    if hint is None:
+        assert FakeModel(["done", item]).remaining == 2
+        return
+    with pytest.raises(ConfigError, match=f"reply 1 of FakeModel is .*{hint}"):
+        FakeModel(["done", item])
+
+
+@pytest.mark.parametrize("replies", ["done", b"done", 5, None, tool_call("look"), RateLimitError, {"a": "b"}])
+def test_what_is_no_list_of_replies_is_refused_at_once(replies: Any) -> None:
+    """With the list to write."""
+    with pytest.raises(ConfigError, match=r"FakeModel\(\["):
+        FakeModel(replies)
+
+
+@pytest.mark.parametrize("replies", [lambda request: 5, [lambda request: 5]])
+async def test_what_a_function_gives_is_checked_when_it_gives_it(replies: Any) -> None:
+    """And the function is named."""
+    with pytest.raises(ConfigError, match=r"<lambda> gave back to FakeModel is 5, where it can be a text"):
+        await Agent(FakeModel(replies)).run("Go")
+
+
 async def test_a_store_of_any_kind_can_be_used_in_frozen_time(tmp_path: Path) -> None:
     """Leases go by the store's own clock."""
     from alpineagents import FileStore, SQLStore
