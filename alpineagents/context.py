@@ -121,7 +121,7 @@ def summary_request(head: Sequence[Message], instructions: str | None, max_chara
     Args:
         max_characters: of the conversation; what is longer is left out of the longest parts first, and of the middle.
     """
-    parts = [part for message in head for part in _transcript(message)]
+    parts = [part for message in head for part in transcript(message)]
     longest = max(max_characters // 20, 200)
     whole = cut(
         "\n\n".join(cut(part, longest) if sum(map(len, parts)) > max_characters else part for part in parts),
@@ -152,7 +152,14 @@ def cut(text: str, max_characters: int) -> str:
     return f"{text[:head]}\n[… {left_out:,} characters left out …]\n{text[len(text) - (max_characters - head) :]}"
 
 
-def _transcript(message: Message) -> Iterable[str]:
+def transcript(message: Message) -> Iterable[str]:
+    """
+    Return the parts of a message as a reader sees them.
+
+    Example:
+        >>> list(transcript(Message.user("Why?")))
+        ['[user] Why?']
+    """
     who = "assistant" if message.role == "assistant" else "notice" if message.is_notice else "user"
     for block in message.content:
         if isinstance(block, TextBlock):
@@ -160,7 +167,8 @@ def _transcript(message: Message) -> Iterable[str]:
         elif isinstance(block, Image):
             yield f"[{who}] (an image)"
         elif isinstance(block, ToolCall):
-            yield f"[{who} calls {block.name}] {_text(block)}"
+            args = block.invalid_json or json.dumps(block.args, ensure_ascii=False)
+            yield f"[{who} calls {block.name}] {args}"
         elif isinstance(block, ToolResultBlock):
             images = sum(isinstance(part, Image) for part in block.content)
             yield f"[result: {block.outcome}] {block.text}{' (an image)' * images}"

@@ -114,11 +114,11 @@ class ToolCall(_Fact):
         invalid_json: what the model wrote, where that is not a JSON object; `args` is empty then.
     """
 
-    type: Literal["tool_call"] = "tool_call"
+    type: Literal["tool_call"] = Field(default="tool_call", repr=False)
     id: Text
     name: Text
     args: JsonObject = Field(default_factory=dict)
-    invalid_json: Text | None = None
+    invalid_json: Text | None = Field(default=None, repr=False)
 
     @field_validator("id")
     @classmethod

@@ -1,7 +1,8 @@
-"""What tests use: models and people with prepared replies, a clock that stands still, and the rules of all stores."""
+"""What tests use: prepared models and people, what a run did, time that stands still, and the rules of all stores."""
 
 from typing import TYPE_CHECKING
 
+from alpineagents.testing.calls import CalledTool, calls, transcript
 from alpineagents.testing.frozen import frozen
 from alpineagents.testing.human import FakeHuman
 from alpineagents.testing.model import FakeModel, tool_call
@@ -10,7 +11,17 @@ from alpineagents.testing.recording import record_model
 if TYPE_CHECKING:
     from alpineagents.testing.contract import StoreContract
 
-__all__ = ["FakeHuman", "FakeModel", "StoreContract", "frozen", "record_model", "tool_call"]
+__all__ = [
+    "CalledTool",
+    "FakeHuman",
+    "FakeModel",
+    "StoreContract",
+    "calls",
+    "frozen",
+    "record_model",
+    "tool_call",
+    "transcript",
+]
 
 
 def __getattr__(name: str) -> object:
