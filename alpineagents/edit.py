@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from alpineagents.values import storable
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -24,8 +26,10 @@ class Edit:
 
     def __enter__(self) -> dict[str, JsonValue]:
         self._before = self._state.snapshot()
-        self._data = self._before.extra_data
-        return self._data
+        data = storable(self._before.extra_data, "extra_data")
+        assert isinstance(data, dict)
+        self._data = data
+        return data
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -40,12 +40,12 @@ def same(a: JsonValue, b: JsonValue) -> bool:
         >>> same([1], [1]), same([1], [True]), same(1, 1.0)
         (True, False, False)
     """
-    if type(a) is not type(b):
-        return False
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(item, b[key]) for key, item in a.items())
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(same(mine, its) for mine, its in zip(a, b, strict=True))
+    if type(a) is not type(b):
+        return False
     if isinstance(a, float):
         return repr(a) == repr(b)
     return a == b

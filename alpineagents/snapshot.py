@@ -18,7 +18,7 @@ from alpineagents.messages import Message, ToolCall, ToolResultBlock
 from alpineagents.patch import PatchOp, diff
 from alpineagents.stopped import Stopped, StoppedByFinish
 from alpineagents.usage import Usage
-from alpineagents.values import storable
+from alpineagents.values import read_only, storable
 
 Status = Literal["ready", "running", "waiting", "stopped", "finished", "failed", "cancelled"]
 """
@@ -155,10 +155,10 @@ class StateSnapshot:
 
     @property
     def extra_data(self) -> dict[str, JsonValue]:
-        """A copy of the extra data."""
-        copy = storable(self._data, "extra_data")
-        assert isinstance(copy, dict)
-        return copy
+        """The extra data; it refuses change, and so do the values in it."""
+        data = read_only(self._data)
+        assert isinstance(data, dict)
+        return data
 
     @property
     def finished(self) -> bool:

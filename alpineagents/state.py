@@ -177,7 +177,7 @@ class State:
 
     @property
     def extra_data(self) -> dict[str, JsonValue]:
-        """A copy of the extra data; `edit_extra_data` changes it."""
+        """The extra data; it refuses change, which is made with `edit_extra_data`."""
         return self._value.extra_data
 
     @property
@@ -389,11 +389,11 @@ class State:
 
     def change_extra_data(self, before: StateSnapshot, data: object) -> None:
         """Record what an edit has changed since it began, if that is not what another has changed meanwhile."""
-        began = before.extra_data
+        began = before._data
         if not (steps := patch.diff(began, storable(data, "extra_data"))):
             return
         with self._writing:
-            place = patch.clash(began, steps, patch.diff(began, self.extra_data))
+            place = patch.clash(began, steps, patch.diff(began, self._value._data))
             if place is not None:
                 hint = (
                     f"extra_data at {place!r} was changed by another inside this block, which has changed nothing. Do "

@@ -3,18 +3,18 @@ What may be stored: JSON values, copied and checked where they enter.
 
 A value that came back from a database as another value (a tuple as a list, a Decimal as a float, NaN as nothing)
 would make the State in memory differ from the one that another process loads. So such a value is refused at the
-border, with the path to it.
+border, with the path to it. What is handed out for reading refuses change, which would be lost.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from pydantic import GetPydanticSchema, JsonValue
 from pydantic_core import core_schema
 
-from alpineagents.errors import ValueNotStorableError
+from alpineagents.errors import ConfigError, ValueNotStorableError
 
 MAX_DEPTH = 200
 """How deep lists and objects may be nested; every JSON reader has such a limit, this one is below all of them."""
@@ -63,11 +63,67 @@ def _copy(value: object, path: str, depth: int) -> JsonValue:
         return value
     if depth >= MAX_DEPTH:
         raise ValueNotStorableError(path, f"is nested more than {MAX_DEPTH} deep, or holds itself")
-    if isinstance(value, dict) and kind is dict:
+    if isinstance(value, dict) and kind in (dict, _ReadOnlyDict):
         return {_key(key, path): _copy(item, f"{path}[{key!r}]", depth + 1) for key, item in value.items()}
-    if isinstance(value, list) and kind is list:
+    if isinstance(value, list) and kind in (list, _ReadOnlyList):
         return [_copy(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
     raise ValueNotStorableError(path, f"is a {kind.__name__}, which JSON has not: use {_instead(value)}")
+
+
+def read_only(value: JsonValue) -> JsonValue:
+    """
+    Return a copy of a JSON value that refuses change, in all its depth; a copy of that is a plain value again.
+
+    Example:
+        >>> data = read_only({"todo": ["a"]})
+        >>> data
+        {'todo': ['a']}
+        >>> data["todo"].append("b")
+        Traceback (most recent call last):
+        ...
+        alpineagents.errors.ConfigError: ...
+    """
+    if isinstance(value, dict):
+        return _ReadOnlyDict({key: read_only(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return _ReadOnlyList(map(read_only, value))
+    return value
+
+
+def _refuse(*_args: Any, **_named: Any) -> NoReturn:
+    raise ConfigError(
+        "extra_data is changed in a block, which records the change: "
+        "with state.edit_extra_data() as data: data['key'] = 'value'"
+    )
+
+
+class _ReadOnlyDict(dict[str, JsonValue]):
+    """A dict, so that `json`, `==` and pydantic take it for one."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> dict[str, JsonValue]:
+        return dict(self)
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, JsonValue]]]:
+        # `copy.deepcopy` goes this way too.
+        return dict, (dict(self),)
+
+
+class _ReadOnlyList(list[JsonValue]):
+    """A list, as above."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __copy__(self) -> list[JsonValue]:
+        return list(self)
+
+    def __reduce__(self) -> tuple[type, tuple[list[JsonValue]]]:
+        return list, (list(self),)
 
 
 def _key(key: object, path: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import decimal
 import enum
+import json
 import math
+import pickle
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue, TypeAdapter
+from pydantic_core import to_jsonable_python
 
-from alpineagents import Message, RawBlock, State, ToolCall, ValueNotStorableError
+from alpineagents import ConfigError, Message, RawBlock, State, ToolCall, ValueNotStorableError
 from alpineagents.testing import tool_call
 from alpineagents.values import MAX_DEPTH, sendable, storable
 
@@ -210,13 +214,88 @@ def test_a_stored_value_is_a_copy() -> None:
     assert state.extra_data == {"todo": ["a"]}
 
 
-def test_extra_data_that_was_read_is_a_copy() -> None:
-    """Only `edit_extra_data` changes the State."""
-    state = State(extra_data={"todo": ["a"]})
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "set": lambda data: data.__setitem__("todo", 1),
+    "delete": lambda data: data.__delitem__("todo"),
+    "or": lambda data: data.__ior__({"todo": 1}),
+    "update": lambda data: data.update(todo=1),
+    "setdefault": lambda data: data.setdefault("new", 1),
+    "pop": lambda data: data.pop("todo"),
+    "popitem": lambda data: data.popitem(),
+    "clear": lambda data: data.clear(),
+    "set in it": lambda data: data["order"]["items"][0].__setitem__("price", 1),
+    "list set": lambda data: data["todo"].__setitem__(0, 1),
+    "list slice": lambda data: data["todo"].__setitem__(slice(0, 0), [1]),
+    "list delete": lambda data: data["todo"].__delitem__(0),
+    "list add": lambda data: data["todo"].__iadd__([1]),
+    "list multiply": lambda data: data["todo"].__imul__(2),
+    "append": lambda data: data["todo"].append("b"),
+    "extend": lambda data: data["todo"].extend("b"),
+    "insert": lambda data: data["todo"].insert(0, "b"),
+    "list pop": lambda data: data["todo"].pop(),
+    "remove": lambda data: data["todo"].remove("a"),
+    "list clear": lambda data: data["todo"].clear(),
+    "sort": lambda data: data["todo"].sort(),
+    "reverse": lambda data: data["todo"].reverse(),
+}
 
-    state.extra_data["todo"].append("b")  # type: ignore[union-attr]
 
-    assert state.extra_data == {"todo": ["a"]}
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_extra_data_that_was_read_refuses_change(change: Callable[[Any], object]) -> None:
+    """It would be lost; the error shows the block that records it. That of a snapshot likewise."""
+    plain: dict[str, Any] = {"todo": ["a"], "order": {"items": [{"price": 4}]}}
+    state = State(extra_data=plain)
+
+    for data in (state.extra_data, state.snapshot().extra_data):
+        with pytest.raises(ConfigError, match=r"with state\.edit_extra_data\(\) as data"):
+            change(data)
+        assert data == plain
+    assert state.extra_data == plain
+
+
+def test_extra_data_that_was_read_is_json_like_any_other() -> None:
+    """For `json`, pydantic, `isinstance` and `==`."""
+    plain: dict[str, Any] = {"b": [1, {"c": None}], "a": {"d": "e"}}
+    data = State(extra_data=plain).extra_data
+
+    assert json.dumps(data) == json.dumps(plain)
+    assert json.dumps(data, indent=1) == json.dumps(plain, indent=1)
+    assert (data, repr(data)) == (plain, repr(plain))
+    assert isinstance(data, dict)
+    assert isinstance(data["b"], list)
+    assert TypeAdapter(dict[str, JsonValue]).validate_python(data, strict=True) == plain
+    assert to_jsonable_python(data) == plain
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data)), lambda data: storable(data, "data")]
+)
+def test_a_copy_of_extra_data_is_plain_in_all_its_depth(copied: Callable[[Any], Any]) -> None:
+    """And so is what a State takes in of it; one that is shallow is plain on top."""
+    plain: dict[str, Any] = {"b": [1, {"c": None}], "a": {"d": "e"}}
+    data: Any = State(extra_data=plain).extra_data
+
+    again = copied(data)
+    again["b"][1]["c"] = again["a"]["d"] = 2
+
+    assert (again["b"], data) == ([1, {"c": 2}], plain)
+    for shallow in (dict(data), data.copy(), copy.copy(data), data | {}):
+        assert type(shallow) is dict
+    for top in (list(data["b"]), data["b"].copy(), copy.copy(data["b"]), data["b"][:], data["b"] + []):
+        assert type(top) is list
+
+
+def test_extra_data_goes_from_one_state_into_another() -> None:
+    """Whole or in parts; in the block it can be changed there."""
+    one = State(extra_data={"todo": ["a"]})
+    other = State(extra_data=one.extra_data)
+    with other.edit_extra_data() as data:
+        data["todo"].append("b")  # type: ignore[union-attr]
+        data["theirs"] = one.extra_data["todo"]
+
+    assert other.extra_data == {"todo": ["a", "b"], "theirs": ["a"]}
+    other.finish(one.extra_data)
+    assert other.answer == {"todo": ["a"]}
 
 
 def test_an_answer_that_was_read_is_a_copy() -> None:
