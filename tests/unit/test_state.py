@@ -24,6 +24,7 @@ from alpineagents.events import (
     AgentInfo,
     ApprovalRequested,
     CancelRequested,
+    ContextChanged,
     MessageAdded,
     ModelFailed,
     ModelReplied,
@@ -565,6 +566,18 @@ def test_only_a_snapshot_can_be_restored(snapshot: Any) -> None:
     """The error shows how to take one."""
     with pytest.raises(ConfigError, match=r"state\.snapshot\(\)"):
         State().restore(snapshot)
+
+
+def test_a_message_of_another_is_not_lost_behind_the_summary_that_it_waited_for() -> None:
+    """It waits for the first change of the context, which is the reply, and a second one keeps it."""
+    state = asked()
+    state.mark_saved(state.revision)
+    state.record(ContextChanged, reason="compact", messages=(Message.notice("short"),))
+    state.compact("shorter")
+
+    state.take_in([MessageAdded(revision=4, at=state.history[-1].at, message=Message.user("and?"))])
+
+    assert [message.text for message in state.messages] == ["shorter", "and?"]
 
 
 def test_a_fork_has_the_history_and_an_id_of_its_own() -> None:
