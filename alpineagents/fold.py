@@ -306,8 +306,10 @@ def _asked(draft: _Draft, event: Asked) -> None:
 
 def _context_changed(draft: _Draft, event: ContextChanged) -> None:
     summary = event.reason == "compact" and event.run_id is not None and event.run_id == draft.run_id
-    if draft.open_calls or (draft.requesting and not summary):
-        raise _RefusedError("a turn is open: close it first")
+    if draft.open_calls:
+        raise _RefusedError(f"the calls {_open_ids(draft)} have no result yet: await agent.use_tools(state)")
+    if draft.requesting and not summary:
+        raise _RefusedError("a model was asked and has not replied: change the context behind its reply")
     _check_pairs(event.messages)
     for message in event.messages:
         for call in message.tool_calls:

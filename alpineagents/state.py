@@ -339,13 +339,22 @@ class State:
         Go back to the context and the extra data of a snapshot; the history keeps what came between.
 
         Raises:
-            EventOrderError: a turn is open, here or in the snapshot.
+            EventOrderError: a turn is open, here or in the snapshot; a fork at that revision can go on all the same.
         """
         if not isinstance(snapshot, StateSnapshot):
             raise ConfigError(
                 f"a {type(snapshot).__name__} is not a snapshot: state.restore(earlier), "
                 "with earlier = state.snapshot()"
             )
+        for value, where in ((self._value, "here"), (snapshot, "in the snapshot")):
+            if ids := [call.id for call in value.pending_calls]:
+                raise EventOrderError(
+                    self._id,
+                    "context_changed",
+                    self.revision + 1,
+                    f"{where}, the calls {ids} have no result yet. Restore between turns what was taken between turns, "
+                    f"or go on from there in a fork: await store.fork({self._id!r}, new_id, {snapshot.revision})",
+                )
         messages = (*snapshot.messages, *snapshot.queued)
         self.record(ContextChanged, reason="restore", messages=messages, extra_data=snapshot.extra_data)
 

@@ -561,6 +561,30 @@ def test_restore_goes_back_and_keeps_the_history() -> None:
     assert state.revision == 5
 
 
+def test_a_restore_within_a_turn_says_what_to_do() -> None:
+    """Here or in the snapshot: which calls are open, and the fork that can go on from there."""
+    state = State(id="s", messages=[Message.user("hello")])
+    between, within = state.snapshot(), in_turn("c").snapshot()
+    with pytest.raises(EventOrderError, match=r"in the snapshot, the calls \['c'\] .* store\.fork\('s', new_id, 4\)"):
+        state.restore(within)
+
+    state.add_message(calls("d"))
+    with pytest.raises(EventOrderError, match=r"here, the calls \['d'\] .* store\.fork\('s', new_id, 1\)"):
+        state.restore(between)
+
+
+def test_a_snapshot_taken_while_the_model_was_asked_can_be_restored() -> None:
+    """Its context is whole, and a message that waited for the reply is in it."""
+    state = asked()
+    state.add_message(Message.user("and?"))
+    within = state.snapshot()
+    state.record(ModelReplied, message=says(TextBlock(text="done")))
+
+    state.restore(within)
+
+    assert [message.text for message in state.messages] == ["hello", "and?"]
+
+
 @pytest.mark.parametrize("snapshot", [None, 1, State()])
 def test_only_a_snapshot_can_be_restored(snapshot: Any) -> None:
     """The error shows how to take one."""
