@@ -8,15 +8,16 @@ import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Generic, Literal, Protocol, TypedDict, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, Literal, Protocol, cast, overload
 
-from typing_extensions import ParamSpec, TypeVar
+from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from alpineagents.errors import ToolDefinitionError
 from alpineagents.messages import ToolSpec
-from alpineagents.tools.contradictions import refuse_contradictions
+from alpineagents.tools.contradictions import FLAGS, ToolSettings, refuse_contradictions
 from alpineagents.tools.docstring import read_docstring
-from alpineagents.tools.hints import UNSAFE, Hint, HintFunction, functions_of, settled
+from alpineagents.tools.hints import UNSAFE, Hint, HintFunction, functions_of, said_of, settled
+from alpineagents.tools.mistakes import nearest
 from alpineagents.tools.places import Places
 from alpineagents.tools.schema import Arguments, describe_arguments
 from alpineagents.tools.signature import read_signature, takes_self
@@ -27,7 +28,6 @@ R = TypeVar("R", default=Any)
 R_co = TypeVar("R_co", default=Any, covariant=True)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_FLAGS = ("read_only", "destructive", "idempotent", "open_world", "parallel", "transaction", "needs_approval")
 MAX_RESULT_BYTES = 100_000
 """How long a result may be unless a tool says otherwise: some 25,000 tokens."""
 
@@ -153,22 +153,18 @@ class Tool(Generic[P, R_co]):
         hints: dict[str, Any] = settled(self.name, self.per_call, values)
         return dataclasses.replace(self, **hints)
 
-    def copy(
-        self,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        needs_approval: bool | None = None,
-        parallel: bool | None = None,
-        timeout: float | None = None,
-    ) -> Tool[P, R_co]:
+    def copy(self, **settings: Unpack[ToolSettings]) -> Tool[P, R_co]:
         """
         Return the same tool under another name, or with other settings.
 
-        So can two objects of one class give their tools to one agent.
+        So can two objects of one class give their tools to one agent. The copies of a tool with `max_concurrency` share
+        its places, unless they are given their own.
+
+        Args:
+            settings: any that `tool` takes.
 
         Raises:
-            ToolDefinitionError: no model takes this name.
+            ToolDefinitionError: no model takes this name, or a setting cannot work.
 
         Example:
             >>> @tool
@@ -177,16 +173,28 @@ class Tool(Generic[P, R_co]):
             >>> read.copy(name="read_notes", needs_approval=True)
             Tool(read_notes(path), needs_approval=True)
         """
-        wanted: dict[str, object] = {"name": name, "description": description, "timeout": timeout}
-        wanted |= {"needs_approval": needs_approval, "parallel": parallel}
-        changes: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
-        if name is not None:
-            changes["arguments"] = dataclasses.replace(self.arguments, tool_name=_checked(name, self.function))
-        return dataclasses.replace(self, **changes)
+        changes: dict[str, Any] = {**settings}
+        for key in changes.keys() - ToolSettings.__annotations__.keys():
+            raise TypeError(f"copy() takes no {key!r}.{nearest(key, ToolSettings.__annotations__)}")
+        for key in ("name", "description"):
+            if changes.get(key, "") is None:
+                del changes[key]
+        name = self.name
+        if "name" in changes:
+            name = _checked(changes["name"], self.function)
+            changes["arguments"] = dataclasses.replace(self.arguments, tool_name=name)
+        if "max_concurrency" in changes:
+            count = changes.pop("max_concurrency")
+            changes["places"] = None if count is None else Places(name, count)
+        if changes.get("on_error", {}) is None:
+            changes["on_error"] = {}
+        flags: dict[str, Hint] = {flag: getattr(self, flag) for flag in FLAGS} | said_of(self.per_call)
+        flags |= {flag: changes[flag] for flag in FLAGS if flag in changes}
+        return dataclasses.replace(self, **{**changes, **_hinted(name, flags)})
 
     def __repr__(self) -> str:
-        said = {flag: getattr(self, flag) for flag in _FLAGS}
-        said |= {hint: _name_of(function) for hint, function in self.per_call.items()}
+        said = {flag: getattr(self, flag) for flag in FLAGS}
+        said |= {hint: _name_of(value) if callable(value) else value for hint, value in said_of(self.per_call).items()}
         flags = [f"{flag}={value}" for flag, value in said.items() if value != (flag == "parallel")]
         names = ", ".join(cast("dict[str, Any]", self.arguments.schema["properties"]))
         return f"Tool({', '.join([f'{self.name}({names})', *flags])})"
@@ -196,26 +204,10 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P2, R], /) -> Tool[P2, R]: ...
 
 
-class _Settings(TypedDict, total=False):
-    read_only: Hint
-    destructive: Hint
-    idempotent: Hint
-    open_world: Hint
-    parallel: bool
-    transaction: bool
-    needs_approval: bool
-    timeout: float | None
-    max_result_bytes: int | None
-    max_concurrency: int | None
-    on_error: OnError | None
-    name: str | None
-    description: str | None
-
-
 @overload
-def tool(function: Callable[P2, R], /, **settings: Unpack[_Settings]) -> Tool[P2, R]: ...
+def tool(function: Callable[P2, R], /, **settings: Unpack[ToolSettings]) -> Tool[P2, R]: ...
 @overload
-def tool(**settings: Unpack[_Settings]) -> _Decorator: ...
+def tool(**settings: Unpack[ToolSettings]) -> _Decorator: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -274,14 +266,12 @@ def tool(
         'Matterhorn: 4478 m'
     """
     values = (read_only, destructive, idempotent, open_world, parallel, transaction, needs_approval)
-    flags = dict(zip(_FLAGS, values, strict=True))
+    flags = dict(zip(FLAGS, values, strict=True))
 
     def decorate(decorated: object) -> Tool[..., Any]:
         made = _make(decorated, flags, name, description)
-        places = None if max_concurrency is None else Places(made.name, max_concurrency)
-        handlers = {} if on_error is None else on_error
-        return dataclasses.replace(
-            made, timeout=timeout, max_result_bytes=max_result_bytes, places=places, on_error=handlers
+        return made.copy(
+            timeout=timeout, max_result_bytes=max_result_bytes, max_concurrency=max_concurrency, on_error=on_error
         )
 
     return decorate if function is None else decorate(function)
@@ -296,9 +286,7 @@ def _make(value: object, flags: Mapping[str, Hint], name: str | None, descriptio
     if binding is None:
         binding = "object" if takes_self(function) else "nothing"
     used = _checked(function.__name__ if name is None else name, function)
-    functions = functions_of(used, flags)
     signature = read_signature(function, used, drop_first=binding != "nothing")
-    settings: dict[str, Any] = {flag: UNSAFE[flag] if flag in functions else value for flag, value in flags.items()}
     described = read_docstring(function.__doc__, [parameter.name for parameter in signature.parameters])
     return Tool(
         name=used,
@@ -306,9 +294,16 @@ def _make(value: object, flags: Mapping[str, Hint], name: str | None, descriptio
         function=function,
         binding=binding,
         arguments=describe_arguments(used, signature, described),
-        per_call=functions,
-        **settings,
+        **_hinted(used, flags),
     )
+
+
+def _hinted(name: str, flags: Mapping[str, Hint]) -> dict[str, Any]:
+    """Return the flags as a Tool has them: of one that depends on the call the unsafe value, and the function."""
+    functions = functions_of(name, flags)
+    return {flag: UNSAFE[flag] if flag in functions else value for flag, value in flags.items()} | {
+        "per_call": functions
+    }
 
 
 def _function(value: object) -> Callable[..., Any]:

@@ -1,16 +1,37 @@
-"""What the settings of a tool must not be."""
+"""The settings of a tool, and what they must not be."""
 
 from __future__ import annotations
 
 import inspect
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from alpineagents.errors import ToolDefinitionError
+from alpineagents.tools.hints import Hint
 
 if TYPE_CHECKING:
-    from alpineagents.tools.base import Tool
+    from alpineagents.tools.base import OnError, Tool
+
+FLAGS = ("read_only", "destructive", "idempotent", "open_world", "parallel", "transaction", "needs_approval")
+
+
+class ToolSettings(TypedDict, total=False):
+    """What `tool` takes and `Tool.copy` changes."""
+
+    name: str | None
+    description: str | None
+    read_only: Hint
+    destructive: Hint
+    idempotent: Hint
+    open_world: Hint
+    parallel: bool
+    transaction: bool
+    needs_approval: bool
+    timeout: float | None
+    max_result_bytes: int | None
+    max_concurrency: int | None
+    on_error: OnError | None
 
 
 def refuse_contradictions(made: Tool[Any, Any]) -> None:

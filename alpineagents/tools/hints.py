@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from alpineagents.errors import ToolDefinitionError
@@ -37,9 +38,20 @@ def functions_of(tool_name: str, flags: Mapping[str, Hint]) -> dict[str, HintFun
             raise ToolDefinitionError(f"{name}={value!r:.80} of tool {tool_name!r} is not {kinds}: @tool({example})")
         functions[name] = value
     if "read_only" in functions and flags.get("destructive") is True:
-        changes_nothing = functions["read_only"]
-        functions["destructive"] = lambda args: not changes_nothing(args)
+        functions["destructive"] = partial(_changes, functions["read_only"])
     return functions
+
+
+def _changes(changes_nothing: HintFunction, args: Mapping[str, Any]) -> bool:
+    return not changes_nothing(args)
+
+
+def said_of(functions: Mapping[str, HintFunction]) -> dict[str, Hint]:
+    """Return what a tool said of itself, where `functions_of` made these functions of it."""
+    return {
+        name: True if isinstance(function, partial) and function.func is _changes else function
+        for name, function in functions.items()
+    }
 
 
 def _takes_one(function: Callable[..., object]) -> bool:

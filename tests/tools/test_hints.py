@@ -53,9 +53,7 @@ def test_a_hint_is_settled_for_each_call() -> None:
 def test_before_that_the_unsafe_value_stands() -> None:
     """Whoever reads the hint of the tool itself is not lulled by it."""
     assert (shell.read_only, shell.destructive, shell.idempotent, shell.open_world) == (False, True, False, True)
-    assert (
-        repr(shell) == "Tool(shell(command, folder), read_only=only_looks, destructive=<lambda>, open_world=<lambda>)"
-    )
+    assert repr(shell) == "Tool(shell(command, folder), read_only=only_looks, destructive=True, open_world=<lambda>)"
 
 
 def test_the_function_gets_values_and_defaults() -> None:
@@ -193,3 +191,16 @@ async def test_a_tool_that_may_run_again_for_a_call_may_run_an_agent() -> None:
     state.add_message(Message.user("And the Eiger?"))
     with pytest.raises(ConfigError, match="it is called again after a crash"):
         await agent.run(state)
+
+
+def test_a_copy_keeps_what_depends_on_the_call_or_gets_its_own() -> None:
+    """A flag in its place is meant for all calls, and what it contradicts has to be said too."""
+    looks, changes = {"command": "ls", "folder": "."}, {"command": "rm", "folder": "."}
+    kept = shell.copy(name="again").for_call(looks)
+    fixed = shell.copy(read_only=True, destructive=False)
+
+    assert (kept.read_only, kept.destructive) == (True, False)
+    assert (fixed.for_call(changes).read_only, fixed.for_call(changes).destructive) == (True, False)
+    assert shell.copy(read_only=lambda args: False).for_call(looks).destructive
+    with pytest.raises(ToolDefinitionError, match="cannot be both"):
+        shell.copy(read_only=True)

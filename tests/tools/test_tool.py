@@ -209,6 +209,83 @@ def test_a_copy_differs_in_what_was_asked_only() -> None:
     assert (add.name, add.needs_approval) == ("add", False)
 
 
+SETTINGS: dict[str, list[object]] = {
+    "name": ["plus"],
+    "description": ["Add.", ""],
+    "read_only": [True, False],
+    "destructive": [True, False],
+    "idempotent": [True, False],
+    "open_world": [True, False],
+    "parallel": [False, True],
+    "transaction": [True, False],
+    "needs_approval": [True, False],
+    "timeout": [2.5, None],
+    "max_result_bytes": [10, None],
+    "max_concurrency": [3, None],
+    "on_error": [{KeyError: "no such key"}, None],
+}
+
+
+async def wait(seconds: int) -> int:
+    """Wait."""
+    return seconds
+
+
+def settings_of(made: Tool) -> dict[str, object]:
+    kept = {name: getattr(made, name) for name in SETTINGS.keys() - {"max_concurrency"}}
+    return {**kept, "max_concurrency": made.places and made.places.count, "on_error": made.on_error or None}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_copy_takes_each_setting_that_a_tool_takes(name: str) -> None:
+    """Back and forth, and all others stay; the model is told the new name and description."""
+    assert SETTINGS.keys() == inspect.signature(tool).parameters.keys() - {"function"}
+    made = tool(wait)
+    before = settings_of(made)
+
+    for value in SETTINGS[name]:
+        made = made.copy(**{name: value})  # type: ignore[arg-type]
+        assert settings_of(made) == {**before, name: value}
+        assert (made.spec.name, made.spec.description) == (made.name, made.description)
+    assert settings_of(tool(wait)) == before
+
+
+def test_a_copy_keeps_each_setting_that_a_tool_takes() -> None:
+    """Whatever else it changes."""
+    given = {name: values[0] for name, values in SETTINGS.items() if name not in ("read_only", "name")}
+    made = tool(wait, **given)  # type: ignore[call-overload]
+
+    assert settings_of(made.copy(name="plus")) == {**given, "read_only": False, "name": "plus"}
+    assert settings_of(made) == {**given, "read_only": False, "name": "wait"}
+
+
+def test_copies_share_the_places_unless_they_are_given_their_own() -> None:
+    """So that a bound on a server holds under each name."""
+    made = tool(wait, max_concurrency=2)
+
+    assert made.copy(name="again").places is made.places
+    assert made.copy(max_concurrency=2).places is not made.places
+
+
+@pytest.mark.parametrize(
+    "settings, error, said",
+    [
+        ({"nam": "plus"}, TypeError, r"no 'nam'\. Did you mean 'name'\?"),
+        ({"places": 3}, TypeError, "no 'places'"),
+        ({"name": "a b"}, ToolDefinitionError, "cannot be the name"),
+        ({"max_concurrency": 0}, ToolDefinitionError, "max_concurrency=4"),
+        ({"max_result_bytes": 0}, ToolDefinitionError, "max_result_bytes=100_000"),
+        ({"on_error": ["x"]}, ToolDefinitionError, "on_error={KeyError"),
+        ({"needs_approval": "yes"}, ToolDefinitionError, "needs_approval='yes' of tool 'add' is not True or"),
+        ({"transaction": True}, ToolDefinitionError, "async def add"),
+    ],
+)
+def test_a_copy_refuses_what_a_tool_refuses(settings: Any, error: type[Exception], said: str) -> None:
+    """With the same words."""
+    with pytest.raises(error, match=said):
+        add.copy(**settings)
+
+
 def test_a_box_has_the_tools_by_name_in_order() -> None:
     """The order given is the order in which the model is told of them."""
     box = toolbox([Notes("n").read, add])
