@@ -19,6 +19,9 @@ MESSAGE_TOKENS = 4
 UNKNOWN_WINDOW_TOKENS = 100_000
 """What a request for a summary may take, where the model's window is not known."""
 
+SMALLEST_CHARACTERS = 50
+"""A summary of less of a conversation says nothing of it."""
+
 SYSTEM = "You write summaries of conversations between a user, an assistant and its tools."
 
 QUESTION = """\
@@ -128,7 +131,10 @@ def summary_request(head: Sequence[Message], instructions: str | None, max_chara
         max_characters,
     )
     wishes = f"\n{instructions}\n" if instructions else ""
-    text = f"{QUESTION}{wishes}\n<conversation>\n{whole}\n</conversation>"
+    # A quarter of what may be sent, at some six characters a word: in a small window it must leave room.
+    words = max_characters // 24
+    limit = f"Use at most {words} words.\n" if words < 1_000 else ""
+    text = f"{QUESTION}{limit}{wishes}\n<conversation>\n{whole}\n</conversation>"
     return Request.model_construct(system=SYSTEM, messages=(Message.user(text),), tools=())
 
 

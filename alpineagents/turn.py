@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,14 @@ import anyio
 
 from alpineagents.context import (
     BYTES_PER_TOKEN,
+    QUESTION,
+    SMALLEST_CHARACTERS,
     UNKNOWN_WINDOW_TOKENS,
+    cut,
     split,
     summarized,
     summary_request,
+    transcript,
     unanswered,
     worth_a_summary,
 )
@@ -96,14 +99,19 @@ async def compact_context(agent: Agent[Any], run: Run, instructions: str | None,
     Raises:
         ModelError: there is no summary; the context is as it was.
     """
-    if not worth_a_summary(split(run.state.messages, keep)[0]):
+    head = split(run.state.messages, keep)[0]
+    if not worth_a_summary(head):
         return None
     # Half of the window: what a character takes is a guess, and the summary needs room, too.
-    whole = (window_of(agent.model) or UNKNOWN_WINDOW_TOKENS) * BYTES_PER_TOKEN // 2
-    for size in (whole, whole // 4):
-        with suppress(ContextTooLongError):
+    size = (window_of(agent.model) or UNKNOWN_WINDOW_TOKENS) * BYTES_PER_TOKEN // 2
+    while True:
+        try:
             return await _summarize(agent, run, instructions, keep, size)
-    return await _summarize(agent, run, instructions, keep, whole // 16)
+        except ContextTooLongError:
+            # Less than what was sent, which may be less than what was allowed.
+            size = min(size, sum(len(part) for message in head for part in transcript(message))) // 4
+            if size < SMALLEST_CHARACTERS:
+                raise
 
 
 async def _summarize(agent: Agent[Any], run: Run, instructions: str | None, keep: int, max_characters: int) -> str:
@@ -112,7 +120,8 @@ async def _summarize(agent: Agent[Any], run: Run, instructions: str | None, keep
         return summary_request(split(run.state.messages, keep)[0], instructions, max_characters)
 
     reply = await _ask(agent, run, request, aside=True)
-    summary = reply.message.text.strip()
+    # One that is longer than what it was made of would fill the window again.
+    summary = cut(reply.message.text.strip(), max(max_characters, len(QUESTION)))
     if not summary:
         error = ProviderError(f"model {agent.model.name!r} was asked for a summary and gave none")
         run.journal.add(ModelFailed, outcome="failed", error="ProviderError", message=str(error), usage=reply.usage)

@@ -381,6 +381,37 @@ async def test_a_summary_is_asked_of_less_where_the_request_for_it_is_too_long()
     assert [message.text for message in state.messages] == [PREFACE + "They talked.", "Go on", "done"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("window", [300, 500, 1_000, 2_000, 4_000, 8_000, 13_000, 50_000, 200_000])
+async def test_a_window_of_any_size_recovers(window: int, known: bool) -> None:
+    """Whether the model says how large it is or not; the summary leaves room in it, however long the model makes it."""
+    model = summarizing("done", window=window, summary="They talked. " * (window // 3))
+    model.context_tokens = window if known else None
+    state = talked(3)
+    for _ in range(20):
+        state.add_message(Message.user("y" * (window // 4)))
+    state.add_message(Message(role="assistant", content=(TextBlock(text="read"),)))
+    state.add_message(Message.user("Go on"))
+
+    assert await Agent(model).run(state) == "done"
+
+    assert [message.text for message in state.messages][1:] == ["Go on", "done"]
+    assert size_of(model.requests[-1]) <= window
+    assert len(model.requests) <= 7
+
+
+async def test_a_summary_for_a_small_window_is_asked_to_be_short() -> None:
+    """In words, so that the model can mind it; a large one asks for no such thing."""
+    asked = []
+    for window in (2_000, 200_000):
+        model = summarizing(window=window)
+        await Agent(model).compact(talked(5))
+        asked.append(model.requests[-1].messages[0].text)
+
+    assert "Use at most 166 words." in asked[0]
+    assert "Use at most" not in asked[1]
+
+
 async def test_what_no_summary_can_shorten_is_an_error(store: Store) -> None:
     """A question that is too long by itself; the model is not asked again for nothing."""
     model = summarizing(window=100)
