@@ -23,7 +23,8 @@ from alpineagents.values import read_only, storable
 Status = Literal["ready", "running", "waiting", "stopped", "finished", "failed", "cancelled"]
 """
 What a State is doing: something waits for an answer (`ready`), a run goes on or died (`running`), a person has to
-decide (`waiting`), or the last run ended: by its loop (`stopped`), by `finish`, by an exception, or by a cancel.
+decide (`waiting`), or the last run ended: by its loop (`stopped`), by `finish`, by an exception, or by a cancel. Of a
+fork in the middle of a run, which no run has taken yet, lists say `ready`.
 """
 
 

@@ -143,6 +143,11 @@ def summary_of(value: StateSnapshot) -> Summary:
     return Summary(stopped=value.stopped, turn=value.turn, usage=value.usage, agent=agent)
 
 
+def status_of_fork(status: Status) -> Status:
+    """Return what lists say of a fork: what was running goes on elsewhere, so here nobody runs it."""
+    return "ready" if status == "running" else status
+
+
 def header_of(
     value: StateSnapshot,
     *,
@@ -152,8 +157,9 @@ def header_of(
 ) -> StateHeader:
     """Return the header that belongs to a value."""
     assert value.created_at is not None, "a State without Events has no header"
+    is_free = parent_id is not None and lease is None
     return StateHeader(
-        status=value.status,
+        status=status_of_fork(value.status) if is_free else value.status,
         created_at=value.created_at,
         first_message=column_text(value.first_message),
         summary=summary_of(value),

@@ -27,6 +27,7 @@ from alpineagents.stores.header import (
     StateKey,
     describe,
     settle_refusal,
+    status_of_fork,
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -142,6 +143,7 @@ class MemoryStore(Store):
                 raise StateExistsError(new.id)
             rows, at = kept.rows[:revision], self._clock()
             fork = replace(kept, parent_id=key.id, rows=rows, updated_at=at, run_id=None, lease_until=None)
+            fork.status = status_of_fork(kept.status)
             fork.blobs = dict(kept.blobs)
             if header is not None:
                 fork.first_message, fork.status = header.first_message, header.status or kept.status

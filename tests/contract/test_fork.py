@@ -25,7 +25,11 @@ from alpineagents import (
     ToolStarted,
     tool,
 )
+from alpineagents.events import AgentInfo, RunStarted
+from alpineagents.stores.base import append_unsaved
+from alpineagents.stores.header import Lease, StateKey
 from alpineagents.stores.sql.database import Database
+from alpineagents.stores.verify import verify
 from alpineagents.testing import FakeModel, tool_call
 from tests.contract.backends import change_row, execute, rows_of, saved, words_in
 
@@ -220,6 +224,52 @@ async def test_a_fork_of_a_running_state_can_be_run(store: Store) -> None:
     fork = await store.load("f")
     assert [result.outcome for message in fork.messages for result in message.tool_results] == ["unknown"]
     assert (fork.status, fork.parent_id, fork.answer) == ("stopped", "s", "in the fork")
+
+
+async def test_a_fork_within_a_run_is_ready(store: Store) -> None:
+    """Nobody runs it and it owes an answer, so lists name it to who looks for work, and `resume` goes on at once."""
+    listed: dict[str, str] = {}
+
+    @tool
+    async def fork_me(context: ToolContext) -> str:
+        """Fork the State, all of it, up to here, and from memory."""
+        assert context.state is not None
+        await store.fork(context.state_id, "all")
+        await store.fork(context.state_id, "here", context.state.revision)
+        await store.save(context.state.fork(id="memory"))
+        listed.update({info.id: info.status for info in await store.list()})
+        return "forked"
+
+    agent = Agent(FakeModel([tool_call("fork_me"), *["done"] * 4]), tools=[fork_me], store=store)
+    await agent.run("Go", id="s")
+
+    assert listed == {"s": "running", "all": "ready", "here": "ready", "memory": "ready"}
+    assert {info.id for info in await store.list(status="ready")} == {"all", "here", "memory"}
+    assert [checked.problems async for checked in verify(store)] == [()] * 4
+    for name in ("all", "here", "memory"):
+        assert await agent.resume(name) == "done"
+        assert (await store.info(name)).status == "stopped"
+
+
+async def test_a_message_to_a_fork_within_a_run_leaves_it_ready(store: Store) -> None:
+    """Whether it is posted or saved; once a run of its own dies, it counts as running like any other."""
+    origin = State(id="s", messages=[Message.user("Go")])
+    origin.run_id = "r"
+    origin.record(RunStarted, agent=AgentInfo(model="m"))
+    await store.save(origin)
+    await store.fork("s", "f")
+
+    await store.post("f", Message.user("posted"))
+    assert (await store.info("f")).status == "ready"
+    fork = await store.load("f")
+    fork.add_message(Message.user("saved"))
+    await store.save(fork)
+    assert (await store.info("f")).status == "ready"
+
+    fork.run_id = "dead"
+    fork.record(RunStarted)
+    await append_unsaved(store.append, StateKey("", "f"), fork, Lease("dead", 0.01))
+    assert (await store.info("f")).status == "running"
 
 
 async def test_usage_of_a_fork_begins_with_that_of_its_origin(store: Store) -> None:

@@ -25,7 +25,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
 from alpineagents.errors import StateDamagedError
 from alpineagents.events import Event
 from alpineagents.stores.codec import EventRow, ascii_json, decode_all, from_json
-from alpineagents.stores.header import Lease, StateHeader, StateInfo, StateKey, Summary, describe
+from alpineagents.stores.header import Lease, StateHeader, StateInfo, StateKey, Summary, describe, status_of_fork
 
 FORMAT = 1
 """Stands in each header. A release that reads a newer one leaves the State as it is."""
@@ -137,7 +137,7 @@ class Head(BaseModel):
     def header(self, key: StateKey) -> StateHeader:
         """Return what a fork's header says: the same, without the lease."""
         info = self.info(key)
-        status = None if info.status == "unknown" else info.status
+        status = None if info.status == "unknown" else status_of_fork(info.status)
         summary = Summary(stopped=info.stopped, turn=info.turn, usage=info.usage, agent=info.agent)
         return StateHeader(status, info.created_at, info.first_message, summary, parent_id=key.id)
 

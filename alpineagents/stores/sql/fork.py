@@ -46,7 +46,8 @@ FORK_STATE = """
 INSERT INTO {states} (namespace, id, revision, status, created_at, updated_at, first_message, summary, parent_id,
                       run_id, lease_until)
 SELECT s.namespace, CAST(:new_id AS TEXT), COALESCE(CAST(:revision AS BIGINT), s.revision),
-       COALESCE(CAST(:status AS TEXT), s.status), s.created_at, {updated},
+       COALESCE(CAST(:status AS TEXT), CASE s.status WHEN 'running' THEN 'ready' ELSE s.status END), s.created_at,
+       {updated},
        COALESCE(CAST(:first_message AS TEXT), s.first_message), COALESCE(CAST(:summary AS TEXT), s.summary), s.id,
        NULL, NULL
 FROM {states} s WHERE s.namespace = :namespace AND s.id = :id

@@ -16,7 +16,7 @@ class ForkRules(Rules):
     """Rules of `fork`."""
 
     async def test_a_fork_is_what_the_state_was(self, store: Store) -> None:
-        """At every revision, and its header says what the fold says there."""
+        """At every revision, and its header says what the fold says there; what was running can be run."""
         state = State(id=fresh("contract"))
         values = [each.snapshot() for each in told(state)]
         await store.save(state)
@@ -31,7 +31,10 @@ class ForkRules(Rules):
                 f"fork(id, new_id, {value.revision}) made another State, at revision {loaded.revision}"
             )
             found = (info.revision, info.status, info.turn, info.usage, info.stopped, info.created_at)
-            wanted = (value.revision, value.status, value.turn, value.usage, value.stopped, value.created_at)
+            # Without an `info` of its own, a store says what the history does.
+            free = value.status == "running" and type(store).info is not Store.info
+            status = "ready" if free else value.status
+            wanted = (value.revision, status, value.turn, value.usage, value.stopped, value.created_at)
             assert found == wanted, f"of a fork at revision {value.revision} info() says {found}, not {wanted}"
 
     async def test_a_fork_of_all_has_the_whole_history(self, store: Store) -> None:
