@@ -32,8 +32,34 @@ SWITCH_VARIABLE = "ALPINE_TEST_POSTGRES"
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """Run async tests on asyncio; a test that must hold on trio too parametrizes `anyio_backend`."""
+    """Run async tests on asyncio; those of `ON_BOTH` run on trio too, where their store does."""
     return "asyncio"
+
+
+ON_BOTH = {"agent", "approvals", "test_calls.py", "test_fork.py", "test_kit.py", "test_post.py"}
+"""The folders and files of tests whose subject stands on anyio alone."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have async tests run on both event loops."""
+    named = any("anyio_backend" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    path = metafunc.definition.path
+    if ON_BOTH & {path.name, path.parent.name} and inspect.iscoroutinefunction(metafunc.function) and not named:
+        metafunc.parametrize("anyio_backend", ["asyncio", "trio"])
+
+
+def runs_nowhere(item: pytest.Function) -> bool:
+    """Tell whether a test was put on trio that needs asyncio: by itself, or for a database."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    if params.get("anyio_backend") != "trio":
+        return False
+    # The programs of the tests choose their event loop by themselves.
+    needs_asyncio = {"shared", *POSTGRES_FIXTURES}.intersection(item.fixturenames)
+    return (
+        bool(needs_asyncio)
+        or item.get_closest_marker("asyncio_only") is not None
+        or any(str(value).startswith(("sqlite", "postgres")) for value in params.values())
+    )
 
 
 # One server for a run
@@ -94,7 +120,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Postgres, so that `pytest -m postgres` runs just that."""
+    """Mark what needs Postgres, so that `pytest -m postgres` runs just that, and leave out what cannot be on trio."""
+    items[:] = [item for item in items if not isinstance(item, pytest.Function) or not runs_nowhere(item)]
     for item in items:
         if not isinstance(item, pytest.Function):
             continue

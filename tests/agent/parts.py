@@ -212,6 +212,22 @@ async def wait_for(event: anyio.Event) -> None:
         await event.wait()
 
 
+async def at_once(*works: Awaitable[Any]) -> list[Any]:
+    """Await several at the same time, and return what each gave or raised."""
+    ends: list[Any] = [None] * len(works)
+
+    async def note(place: int, work: Awaitable[Any]) -> None:
+        try:
+            ends[place] = await work
+        except Exception as error:  # noqa: BLE001  # looked at by the test
+            ends[place] = error
+
+    async with anyio.create_task_group() as group:
+        for place, work in enumerate(works):
+            group.start_soon(note, place, work)
+    return ends
+
+
 def program(name: str) -> str:
     """Return the path of a program of the tests."""
     return str(Path(__file__).with_name("programs") / name)

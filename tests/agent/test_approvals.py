@@ -22,7 +22,7 @@ from alpineagents import (
     tool,
 )
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import check_closed, complaints, kinds, outcomes, results, wait_for
+from tests.agent.parts import at_once, check_closed, complaints, kinds, outcomes, results, wait_for
 
 paid: list[int] = []
 Another = Callable[[], Store]
@@ -158,7 +158,7 @@ async def test_of_two_runs_after_an_approval_one_makes_the_call(store: Store, an
     await store.approve("s", call.id, by="Ada")
     stores = [another(), another()]
 
-    ends = await asyncio.gather(*[next_agent(each).resume("s") for each in stores], return_exceptions=True)
+    ends = await at_once(*[next_agent(each).resume("s") for each in stores])
 
     answers = [end for end in ends if end == "All done."]
     assert paid == [5]
@@ -188,7 +188,7 @@ async def test_an_approval_that_comes_while_a_sibling_runs_is_taken_in(store: St
         await other.approve("s", call.id, by="Ada")
         approved.set()
 
-    answer, _ = await asyncio.gather(agent.run("Pay", id="s"), approve())
+    answer, _ = await at_once(agent.run("Pay", id="s"), approve())
 
     assert (answer, paid) == ("All done.", [5])
     assert (await store.load("s")).stopped == StoppedByUntil(name="waiting_for_user")
@@ -223,6 +223,7 @@ async def test_a_state_that_waits_can_be_asked_to_stop(store: Store) -> None:
     assert (await store.approvals(), paid) == ([], [5])
 
 
+@pytest.mark.asyncio_only
 async def test_a_cancelled_state_no_longer_waits(store: Store) -> None:
     """A run that is cancelled while a call waits closes it; an approval that comes later is refused."""
     entered = anyio.Event()

@@ -33,6 +33,7 @@ async def with_fail_after(work: Awaitable[object]) -> object:
 
 
 @pytest.mark.parametrize("limited", [with_timeout, with_wait_for, with_fail_after])
+@pytest.mark.asyncio_only
 async def test_a_time_limit_ends_the_run_and_records_it(
     limited: Callable[[Awaitable[object]], Awaitable[object]], store: Store
 ) -> None:
@@ -56,6 +57,7 @@ async def test_moving_on_goes_on_behind_the_run(store: Store) -> None:
     assert (await store.load("s")).status == "cancelled"
 
 
+@pytest.mark.asyncio_only
 async def test_calls_are_told_apart_when_a_run_is_cancelled(store: Store) -> None:
     """One is done, one was stopped while it ran, one had not begun; each result says so to the model."""
     entered = anyio.Event()
@@ -92,6 +94,7 @@ async def test_calls_are_told_apart_when_a_run_is_cancelled(store: Store) -> Non
     assert await agent.resume("s", "Go on") == "I see"
 
 
+@pytest.mark.asyncio_only
 async def test_the_partial_reply_is_kept(store: Store) -> None:
     """What a person saw of it before the run was cancelled."""
     from alpineagents import Delta

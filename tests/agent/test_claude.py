@@ -77,6 +77,7 @@ def thoughts(body: Any) -> list[Any]:
     return [block for block in blocks if "thinking" in block["type"]]
 
 
+@pytest.mark.asyncio_only
 async def test_the_whole_loop(tmp_path: Path) -> None:
     """Thinking, parallel calls, an image, an error, and the answer; saved, streamed, and fit for the API each time."""
     asked = replies(
@@ -115,6 +116,7 @@ async def test_the_whole_loop(tmp_path: Path) -> None:
     assert {"thinking", "text", "tool_args"} == set(kinds)
 
 
+@pytest.mark.asyncio_only
 async def test_thinking_stands_in_the_history_with_its_provider(tmp_path: Path) -> None:
     """The block is stored as it came, and loads as it was."""
     with AnthropicServer(replies(thinking("Hm.", signature="a+/="), text("Yes."))) as server:
@@ -217,6 +219,7 @@ async def test_results_stay_with_their_calls_where_ids_are_repeated() -> None:
     assert list(asked.values()) == ["rock", "ice", "snow"]
 
 
+@pytest.mark.asyncio_only
 async def test_usage_counts_each_request_once(tmp_path: Path) -> None:
     """What failed requests took counts too, a pause counts all its parts, and a loaded State has the same sum."""
     search = use("web_search", {}, id="s", kind="server_tool_use")
@@ -246,6 +249,7 @@ async def test_usage_counts_each_request_once(tmp_path: Path) -> None:
     assert (state.usage.input_tokens, state.usage.output_tokens) == (300, 61)
 
 
+@pytest.mark.asyncio_only
 async def test_no_secret_is_stored(tmp_path: Path) -> None:
     """An API that quotes the key in its error leaves none of it in the database."""
     with AnthropicServer(status(401, "authentication_error", "key-1234567890 is wrong"), overloaded()) as server:

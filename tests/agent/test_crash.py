@@ -19,7 +19,7 @@ FULL = bool(os.environ.get("ALPINE_TEST_FULL"))
 SOME = ALL if FULL else ALL[::3]
 """On SQLite all moments are tried; the short form takes every third of them on the other places."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
 
 async def test_a_run_that_is_not_killed_has_the_moments_of_the_sweep(shared: Place, tmp_path: Path) -> None:

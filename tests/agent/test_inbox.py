@@ -133,6 +133,7 @@ async def test_a_stream_shows_what_others_add(store: Store, another: Another) ->
     assert items.kinds == kinds(state)
 
 
+@pytest.mark.asyncio_only
 async def test_a_cancel_request_stops_a_long_tool(store: Store, another: Another) -> None:
     """Within a heartbeat, from any process; the call is closed, and the history says who asked."""
     entered, left = anyio.Event(), anyio.Event()
@@ -163,6 +164,7 @@ async def test_a_cancel_request_stops_a_long_tool(store: Store, another: Another
     await check_closed(store, state)
 
 
+@pytest.mark.asyncio_only
 async def test_a_cancel_request_stops_a_long_model_call(store: Store, another: Another) -> None:
     """Within a heartbeat; the request is recorded as failed, and the message still waits."""
     asked = anyio.Event()

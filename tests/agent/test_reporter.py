@@ -134,6 +134,7 @@ async def test_a_run_that_fails_reports_its_end_and_raises_as_itself() -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.asyncio_only
 async def test_a_cancelled_run_reports_its_end(is_async: bool) -> None:
     """Whoever looks sees that it was cancelled, before the cancellation goes on."""
     asked = anyio.Event()

@@ -239,6 +239,7 @@ async def test_a_long_error_is_cut_as_well(store: Store) -> None:
     assert len(results(state)[0]) < 101_000
 
 
+@pytest.mark.asyncio_only
 async def test_a_long_result_of_a_transaction_is_kept(tmp_path: Path) -> None:
     """Once it is committed; another connection would wait for it for ever before."""
 

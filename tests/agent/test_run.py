@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from alpineagents import (
     tool,
 )
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import Items, check_closed, kinds
+from tests.agent.parts import Items, at_once, check_closed, kinds
 
 
 @tool(read_only=True)
@@ -356,7 +355,7 @@ async def test_one_agent_serves_many_runs_at_once(store: Store) -> None:
 
     agent = Agent(FakeModel(echo), store=store)
 
-    answers = await asyncio.gather(*[agent.run(f"word {n}", id=f"s{n}") for n in range(8)])
+    answers = await at_once(*[agent.run(f"word {n}", id=f"s{n}") for n in range(8)])
 
     assert answers == [f"WORD {n}" for n in range(8)]
     assert [(await store.load(f"s{n}")).messages[0].text for n in range(8)] == [f"word {n}" for n in range(8)]

@@ -252,6 +252,7 @@ async def test_a_stream_that_was_left_gives_nothing_more() -> None:
         await anext(items)
 
 
+@pytest.mark.asyncio_only
 async def test_cancelling_the_reader_ends_the_run(store: Store) -> None:
     """As when a client disconnects: the task that reads is cancelled, the run is recorded as cancelled."""
     model, state = Stalled(), State(id="s", messages=[Message.user("Hello")])

@@ -27,7 +27,7 @@ ALL = [pytest.param(*moment, id=" ".join(moment)) for moment in MOMENTS]
 SOME = ALL if os.environ.get("ALPINE_TEST_FULL") else ALL[::3]
 """On SQLite all moments are tried; the short form takes every third of them on the other places."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
 
 @pytest.mark.parametrize("whose, moment", ALL)

@@ -328,6 +328,7 @@ async def test_idempotency_keys_differ_between_calls_and_between_states(store: S
     assert len(set(keys)) == len(keys) == 4
 
 
+@pytest.mark.asyncio_only
 async def test_an_async_tool_that_is_cancelled_from_within_ends_the_run_with_an_error(store: Store) -> None:
     """What it waited for was cancelled, not the run: the run says so instead of dying without a word."""
 

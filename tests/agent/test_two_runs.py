@@ -23,7 +23,7 @@ from alpineagents import (
     tool,
 )
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import Append, Place, Watcher, check_closed, complaints, kinds, results, wait_for, watch
+from tests.agent.parts import Append, Place, Watcher, at_once, check_closed, complaints, kinds, results, wait_for, watch
 
 Another = Callable[[], Store]
 SHORT = 0.4
@@ -43,6 +43,7 @@ class Held:
         return "Hi"
 
 
+@pytest.mark.asyncio_only
 async def test_two_runs_of_one_object_one_is_refused(store: Store) -> None:
     """Before its model is asked, and the first goes on unharmed."""
     state = State(id="s", messages=[Message.user("Hello")])
@@ -59,6 +60,7 @@ async def test_two_runs_of_one_object_one_is_refused(store: Store) -> None:
     await check_closed(store, state)
 
 
+@pytest.mark.asyncio_only
 async def test_two_runs_of_two_loaded_objects_one_is_refused(store: Store, another: Another) -> None:
     """As two processes that loaded the same State."""
     await store.save(State(id="s", messages=[Message.user("Hello")]))
@@ -111,9 +113,7 @@ async def test_many_runs_at_one_moment_one_wins(store: Store, another: Another) 
     states = [await each.load("s") for each in stores]
     agents = [Agent(model, store=each) for model, each in zip(models, stores, strict=True)]
 
-    ends = await asyncio.gather(
-        *[agent.run(state) for agent, state in zip(agents, states, strict=True)], return_exceptions=True
-    )
+    ends = await at_once(*[agent.run(state) for agent, state in zip(agents, states, strict=True)])
 
     assert sum(end == "Hi" for end in ends) == sum(len(model.requests) for model in models) == 1
     assert all(end == "Hi" or isinstance(end, (StateBusyError, StateConflictError)) for end in ends)
@@ -127,7 +127,7 @@ async def test_two_new_states_of_one_id_one_wins(store: Store, another: Another)
         Agent(model, store=each).run("Hello", id="s") for model, each in zip(models, [store, another()], strict=True)
     ]
 
-    ends = await asyncio.gather(*runs, return_exceptions=True)
+    ends = await at_once(*runs)
 
     assert sorted(type(end).__name__ for end in ends) == [StateExistsError.__name__, "str"]
     assert sum(len(model.requests) for model in models) == 1
@@ -154,6 +154,7 @@ class Deaf(Watcher):
         return True
 
 
+@pytest.mark.asyncio_only
 async def test_a_run_that_lost_its_state_records_nothing_more(place: Place) -> None:
     """Another took it when the lease was over; the first is told so at its next append, and its reply counts not."""
     deaf = place.open(Deaf())
@@ -187,6 +188,7 @@ async def until_free(run: Callable[[], Awaitable[object]]) -> object:
                 await anyio.sleep(SHORT / 8)
 
 
+@pytest.mark.asyncio_only
 async def test_a_run_that_lost_its_state_starts_no_tool(place: Place) -> None:
     """What it asked for is not done: the start of a tool is saved before it is entered."""
     entered: list[str] = []
@@ -230,6 +232,7 @@ class Late(Watcher):
         return await land() if self.let.is_set() else True
 
 
+@pytest.mark.asyncio_only
 async def test_a_run_that_lost_its_state_is_stopped_at_its_next_heartbeat(place: Place) -> None:
     """In the middle of a tool that would never end, and nothing of it is recorded."""
     entered, left = anyio.Event(), anyio.Event()
@@ -270,6 +273,7 @@ async def test_a_run_that_lost_its_state_is_stopped_at_its_next_heartbeat(place:
     await other.aclose()
 
 
+@pytest.mark.asyncio_only
 async def test_a_state_that_was_deleted_ends_its_run(store: Store, another: Another) -> None:
     """At the next append; nothing is written."""
     held = Held()
@@ -284,6 +288,7 @@ async def test_a_state_that_was_deleted_ends_its_run(store: Store, another: Anot
     assert not await store.exists("s")
 
 
+@pytest.mark.asyncio_only
 async def test_a_tool_outlives_the_lease(store: Store, another: Another) -> None:
     """Heartbeats hold the State, so a second run is refused for as long as the tool takes, and its result counts."""
     entered, let_go = anyio.Event(), anyio.Event()

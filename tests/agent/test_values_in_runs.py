@@ -16,6 +16,8 @@ from alpineagents import Agent, Message, State, Store, ToolContext, ValueNotStor
 from alpineagents.testing import FakeModel, tool_call
 from tests.agent.parts import check_closed, outcomes, results
 
+pytestmark = pytest.mark.asyncio_only
+
 Another = Callable[[], Store]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +23,7 @@ from alpineagents import (
 )
 from alpineagents.permissions import deny
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import complaints, kinds, of, outcomes, results
+from tests.agent.parts import at_once, complaints, kinds, of, outcomes, results
 from tests.approvals.parts import Till, tamper
 from tests.contract.backends import Backend
 
@@ -52,9 +51,7 @@ async def test_of_decisions_at_once_one_counts(backend: Backend, till: Till) -> 
     async with backend.open() as store:
         (call,) = (await till.waiting(store, tool_call("pay", amount=5))).pending_calls
 
-        ends = await asyncio.gather(
-            *[store.approve("s", call.id, by=f"person {number}") for number in range(6)], return_exceptions=True
-        )
+        ends = await at_once(*[store.approve("s", call.id, by=f"person {number}") for number in range(6)])
 
         assert sum(isinstance(end, int) for end in ends) == 1
         assert sum(isinstance(end, AlreadyDecidedError) for end in ends) == 5

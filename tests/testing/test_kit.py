@@ -228,6 +228,7 @@ async def test_what_a_function_gives_is_checked_when_it_gives_it(replies: Any) -
         await Agent(FakeModel(replies)).run("Go")
 
 
+@pytest.mark.asyncio_only
 async def test_a_store_of_any_kind_can_be_used_in_frozen_time(tmp_path: Path) -> None:
     """Leases go by the store's own clock."""
     from alpineagents import FileStore, SQLStore
