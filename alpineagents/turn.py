@@ -240,7 +240,7 @@ async def _make_group(agent: Agent[Any], run: Run, group: list[Ready]) -> None:
                 failures.append(result.error)
         except anyio.get_cancelled_exc_class():
             raise
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001  # raised where the run is awaited
             if waiting := waiting_in(error):
                 run.callers[state.call.id].waiting = waiting  # the call stays open
                 return

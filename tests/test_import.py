@@ -50,4 +50,4 @@ def test_every_public_name_is_listed_before_it_is_imported() -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error(module: object) -> None:
     """A name that is written wrongly is an error like that of any module."""
     with pytest.raises(AttributeError, match="SQLStor"):
-        _ = module.SQLStor  # type: ignore[attr-defined]
+        _ = module.SQLStor

@@ -35,7 +35,7 @@ class Pricing:
         self._has_catalogue = price is None and importlib.util.find_spec("genai_prices") is not None
         if self._has_catalogue:
             # Now, since it takes a tenth of a second, in which no event loop should stand still.
-            import genai_prices  # noqa: F401
+            import genai_prices  # noqa: F401  # to have it loaded
 
     def of_part(self, reader: ReplyReader, *models: str) -> Usage | None:
         """

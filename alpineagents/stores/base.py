@@ -612,7 +612,7 @@ class Store:
             expected = info.revision
             try:
                 return await settled(
-                    lambda: self.append(key, [event], expected=expected, header=header, append_id=append_id)  # noqa: B023
+                    lambda: self.append(key, [event], expected=expected, header=header, append_id=append_id)  # noqa: B023  # awaited here
                 )
             except StateConflictError:
                 # Whoever was first has moved the State on, so this ends; no turn is lost by giving way once.

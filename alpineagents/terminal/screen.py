@@ -67,7 +67,7 @@ class Steady(io.TextIOBase):
         return self._stream.fileno()
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]
+    def encoding(self) -> str:  # type: ignore[override]  # typeshed has a plain attribute
         """Return that of the stream."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 

@@ -79,7 +79,7 @@ def watch(store: Store, watcher: Watcher) -> Store:
     """Return the store, of a class that asks the watcher."""
     kind: Any = type(store)
 
-    class Watched(kind):  # type: ignore[misc]
+    class Watched(kind):
         async def append(
             self,
             key: str | StateKey,

@@ -35,7 +35,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
             if self._left <= 0:
                 action, self._action = self._action, None
                 action()
-        super()._run_once()  # type: ignore[misc]
+        super()._run_once()
 
 
 class CountingTasks:
@@ -76,7 +76,7 @@ def respond(request: Request) -> object:
 
 def agent_on(store: Store, *, lease: float = 60.0) -> Agent:
     """Return an Agent whose run has two rounds of calls."""
-    return Agent(FakeModel(respond), tools=[pay, weigh], store=store, lease=lease)  # type: ignore[arg-type]
+    return Agent(FakeModel(respond), tools=[pay, weigh], store=store, lease=lease)
 
 
 def connections_out(store: Store) -> int:

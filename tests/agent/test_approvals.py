@@ -265,7 +265,7 @@ async def test_an_approved_call_is_checked_against_its_arguments_again(on_unknow
         paid.append(amount)
         return "paid"
 
-    agent = Agent(FakeModel(["I see."]), tools=[pay_by_name, refund], store=store, on_unknown=on_unknown)  # type: ignore[arg-type]
+    agent = Agent(FakeModel(["I see."]), tools=[pay_by_name, refund], store=store, on_unknown=on_unknown)
     with pytest.warns(UserWarning, match="changed pay"):
         await agent.resume("s")
 

@@ -102,10 +102,10 @@ async def test_the_partial_reply_is_kept(store: Store) -> None:
     asked = anyio.Event()
 
     class Slow(FakeModel):
-        async def respond(self, request: Request, *, emit: object = None) -> object:  # type: ignore[override]
-            emit(Delta(text="Once upon"))  # type: ignore[operator]
-            emit(Delta(kind="thinking", text="what time?"))  # type: ignore[operator]
-            emit(Delta(text=" a time"))  # type: ignore[operator]
+        async def respond(self, request: Request, *, emit: object = None) -> object:
+            emit(Delta(text="Once upon"))
+            emit(Delta(kind="thinking", text="what time?"))
+            emit(Delta(text=" a time"))
             asked.set()
             await anyio.sleep_forever()
             return None

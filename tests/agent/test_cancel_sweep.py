@@ -40,7 +40,7 @@ def sweep(place: Place, run_one: object) -> int:
         async with place.open() as store:
             for moment in range(1, MOST, step):
                 state = State(id=f"s{moment}", messages=[Message.user("Do it all")])
-                was_cancelled = await run_one(store, state, moment)  # type: ignore[operator]
+                was_cancelled = await run_one(store, state, moment)
                 await check_whole(store, state, cancelled=was_cancelled)
                 if not was_cancelled:
                     return moment
@@ -99,7 +99,7 @@ async def leave_stream(store: Store, state: State, moment: int) -> bool:
     loop.arm(moment, left.set)
 
     async def read(items: object) -> None:
-        async for _ in items:  # type: ignore[attr-defined]
+        async for _ in items:
             pass
         left.set()
 
@@ -136,9 +136,9 @@ async def test_a_run_cancelled_at_any_moment_is_whole_on_trio(anyio_backend: str
         state = State(id=f"s{moment}", messages=[Message.user("Do it all")])
         with anyio.CancelScope() as scope:
             counting = CountingTasks(moment, scope.cancel)
-            trio.lowlevel.add_instrument(counting)  # type: ignore[arg-type]
+            trio.lowlevel.add_instrument(counting)
             await agent_on(store).run(state)
-        trio.lowlevel.remove_instrument(counting)  # type: ignore[arg-type]
+        trio.lowlevel.remove_instrument(counting)
         await check_whole(store, state, cancelled=scope.cancel_called)
         if not counting.is_done:
             break

@@ -86,7 +86,7 @@ async def test_a_reporter_sees_only_what_is_saved(store: Store) -> None:
     items = Items()
 
     def report(item: object) -> None:
-        items(item)  # type: ignore[arg-type]
+        items(item)
         revision = getattr(item, "revision", 0)
         if revision > state.saved_revision:
             behind.append(str(item))

@@ -311,7 +311,7 @@ async def test_a_store_that_fails_loses_no_summary(place: Place, at: int) -> Non
         state = talked(2)
         try:
             await Agent(summarizing(), store=store).compact(state, keep=0)
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001  # whatever the store raises
             await store.save(state)
 
         assert (await store.load("s")).snapshot() == state.snapshot()
@@ -521,7 +521,7 @@ async def test_a_question_stays_while_calls_for_its_answer_are_made(store: Store
         asked.append(request)
         return respond(request)
 
-    agent = Agent(FakeModel(counted), tools=[read], store=store)  # type: ignore[arg-type]
+    agent = Agent(FakeModel(counted), tools=[read], store=store)
 
     assert await agent.run("Count the peaks on every page; answer in French.", id="s") == "fini"
 

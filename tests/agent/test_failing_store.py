@@ -30,7 +30,7 @@ def agent_on(store: object, entered: list[str]) -> Agent:
         done = any(message.tool_results for message in request.messages)
         return "All is paid." if done else [tool_call("pay", to="Ada"), tool_call("pay", to="Bob")]
 
-    return Agent(FakeModel(respond), tools=[pay], store=store)  # type: ignore[arg-type]
+    return Agent(FakeModel(respond), tools=[pay], store=store)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def opened() -> AsyncIterator[list[object]]:
     stores: list[object] = []
     yield stores
     for store in stores:
-        await store.aclose()  # type: ignore[attr-defined]
+        await store.aclose()
 
 
 @pytest.mark.parametrize("at", range(1, APPENDS + 1))

@@ -67,7 +67,7 @@ async def test_a_message_that_comes_during_a_run_is_answered(moment: str, store:
         if state.pending_calls:
             await agent.use_tools(state)
 
-    model = FakeModel(respond)  # type: ignore[arg-type]
+    model = FakeModel(respond)
     state = State(id="s", messages=[Message.user("Look")])
 
     answer = await Agent(model, tools=[look], loop=turning, store=store).run(state)
@@ -224,7 +224,7 @@ class Heartbeats(Watcher):
         self.count, self.enough = 0, anyio.Event()
 
     async def renew(self, land: object) -> bool:
-        renewed: bool = await land()  # type: ignore[operator]
+        renewed: bool = await land()
         self.count += 1
         if self.count == 3:
             self.enough.set()

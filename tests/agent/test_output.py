@@ -177,7 +177,7 @@ def test_what_cannot_be_an_output_is_refused() -> None:
     """A type that pydantic cannot describe is refused where the Agent is built, with an example."""
     for wrong in (object(), 5, type("Plain", (), {})):
         with pytest.raises(ConfigError, match="class Peak"):
-            Agent(FakeModel([]), output=wrong)  # type: ignore[arg-type]
+            Agent(FakeModel([]), output=wrong)
 
 
 def test_a_copy_keeps_the_output() -> None:

@@ -66,7 +66,7 @@ def respond(request: Request) -> object:
 
 
 def agent_on(store: Store, **settings: object) -> Agent:
-    return Agent(FakeModel(respond), tools=TOOLS, store=store, **settings)  # type: ignore[arg-type]
+    return Agent(FakeModel(respond), tools=TOOLS, store=store, **settings)
 
 
 async def left_at(store: Store, revision: int) -> State:
@@ -209,7 +209,7 @@ async def test_what_a_person_decides_about_an_unknown_outcome_is_done(approved: 
 async def test_a_tool_that_is_gone_is_told_as_unknown(store: Store) -> None:
     """Nobody can say whether it may run twice, and it cannot run."""
     state = await left_in_tools(store)
-    agent = Agent(FakeModel(respond), store=store)  # type: ignore[arg-type]
+    agent = Agent(FakeModel(respond), store=store)
 
     with pytest.warns(UserWarning, match="removed look, pay, put"):
         assert await agent.run(state) == "done"

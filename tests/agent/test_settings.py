@@ -23,7 +23,7 @@ def test_an_agent_does_not_change() -> None:
     with pytest.raises(AttributeError, match=r"agent\.copy\(name=…\)"):
         agent.name = "other"
     with pytest.raises(TypeError):
-        agent.tools["look"] = look  # type: ignore[index]
+        agent.tools["look"] = look
 
 
 def test_a_copy_has_other_settings_and_keeps_the_rest() -> None:

@@ -156,7 +156,7 @@ async def test_subagents_run_on_trio(kind: str, tmp_path: Path) -> None:
         assert sorted(till.paid) == [5, 7]
 
         with anyio.move_on_after(0.2):
-            guide = Agent(FakeModel(lambda _request: anyio.sleep_forever()), name="guide")  # type: ignore[arg-type, return-value]
+            guide = Agent(FakeModel(lambda _request: anyio.sleep_forever()), name="guide")
             await Agent(head("go", to="guide"), tools=[guide], store=there).run("Go", id="t")
         [child] = await children_of(there, "t")
         await check_closed(there, child)
@@ -195,7 +195,7 @@ async def test_a_tool_that_runs_an_agent_says_that_it_may_be_called_again(flags:
     """Else it could not go on after a crash or an approval; the error shows the line to write."""
     helper = Agent(FakeModel(["Hi"]), name="helper")
 
-    @tool(**flags)  # type: ignore[call-overload]
+    @tool(**flags)
     async def research(context: ToolContext) -> Any:
         """Look."""
         return await helper.run("Look", context=context)
@@ -285,7 +285,7 @@ async def test_a_child_may_what_all_above_it_allow(above: Any, below: Any, outco
 async def test_a_rule_above_edits_what_a_child_calls(store: Store) -> None:
     """The arguments are those that the outermost rule has set."""
     till = Till(needs_approval=False)
-    above = lambda call: Allow(args={"amount": call.args["amount"] * 10}) if call.name == "pay" else Allow()  # noqa: E731
+    above = lambda call: Allow(args={"amount": call.args["amount"] * 10}) if call.name == "pay" else Allow()  # noqa: E731  # a rule in a line
     clerk = till.clerk(permissions=lambda call: Allow(args={"amount": 7}))
 
     await Agent(head("5"), tools=[clerk], store=store, permissions=above).run("Go", id="s")

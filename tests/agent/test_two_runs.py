@@ -24,6 +24,7 @@ from alpineagents import (
 )
 from alpineagents.testing import FakeModel, tool_call
 from tests.agent.parts import Append, Place, Watcher, at_once, check_closed, complaints, kinds, results, wait_for, watch
+from tests.agent.programs.patience import when_free
 
 Another = Callable[[], Store]
 SHORT = 0.4
@@ -35,7 +36,7 @@ class Held:
 
     def __init__(self, *replies: object) -> None:
         self.asked, self.let_go = anyio.Event(), anyio.Event()
-        self.model = FakeModel([self._first, *replies])  # type: ignore[list-item]
+        self.model = FakeModel([self._first, *replies])
 
     async def _first(self, request: Request) -> str:
         self.asked.set()
@@ -164,7 +165,7 @@ async def test_a_run_that_lost_its_state_records_nothing_more(place: Place) -> N
     lost = asyncio.create_task(Agent(held.model, store=deaf, lease=SHORT).run(state))
     await wait_for(held.asked)
     taker = Agent(FakeModel(["I took over"]), store=other)
-    answer = await until_free(lambda: taker.resume("s"))
+    answer = await when_free(lambda: taker.resume("s"))
     before = (await other.load("s")).snapshot()
 
     held.let_go.set()
@@ -176,16 +177,6 @@ async def test_a_run_that_lost_its_state_records_nothing_more(place: Place) -> N
     assert before.answer == "I took over"
     await deaf.aclose()
     await other.aclose()
-
-
-async def until_free(run: Callable[[], Awaitable[object]]) -> object:
-    """Try a run again until the lease of another is over."""
-    with anyio.fail_after(20):
-        while True:
-            try:
-                return await run()
-            except StateBusyError:
-                await anyio.sleep(SHORT / 8)
 
 
 @pytest.mark.asyncio_only
@@ -208,10 +199,10 @@ async def test_a_run_that_lost_its_state_starts_no_tool(place: Place) -> None:
         await wait_for(let_go)
         return tool_call("pay")
 
-    agent = Agent(FakeModel(call), tools=[pay], store=deaf, lease=SHORT)  # type: ignore[arg-type]
+    agent = Agent(FakeModel(call), tools=[pay], store=deaf, lease=SHORT)
     lost = asyncio.create_task(agent.run("Hello", id="s"))
     await wait_for(asked)
-    await until_free(lambda: Agent(FakeModel(["I took over"]), tools=[pay], store=other).resume("s"))
+    await when_free(lambda: Agent(FakeModel(["I took over"]), tools=[pay], store=other).resume("s"))
     let_go.set()
 
     with pytest.raises(StateConflictError):
@@ -259,7 +250,7 @@ async def test_a_run_that_lost_its_state_is_stopped_at_its_next_heartbeat(place:
     lost = asyncio.create_task(agent.run("Go", id="s"))
     await wait_for(entered)
     taker = Agent(FakeModel(["I took over"]), tools=[climb_at_once], store=other)
-    assert await until_free(lambda: taker.resume("s")) == "I took over"
+    assert await when_free(lambda: taker.resume("s")) == "I took over"
     before = (await other.load("s")).snapshot()
 
     late.let.set()

@@ -135,7 +135,7 @@ async def test_data_that_json_cannot_give_back_is_refused_with_its_path(value: o
     async def keep(context: ToolContext) -> str:
         """Keep a value."""
         with context.state.edit_extra_data() as data:
-            data["price"] = {"net": value}  # type: ignore[dict-item]
+            data["price"] = {"net": value}
         return "kept"
 
     state = State(id="s", messages=[Message.user("Go")], extra_data={"price": 1})
@@ -154,7 +154,7 @@ async def test_an_answer_that_json_cannot_give_back_is_refused(store: Store) -> 
     @tool
     async def submit(context: ToolContext) -> str:
         """Hand in."""
-        context.state.finish({"sum": Decimal("1.10")})  # type: ignore[dict-item]
+        context.state.finish({"sum": Decimal("1.10")})
         return "handed in"
 
     state = State(id="s", messages=[Message.user("Go")])

@@ -100,11 +100,11 @@ async def test_a_decision_says_who_and_its_arguments_can_be_stored(store: Store,
         with pytest.raises(ConfigError, match="who decides"):
             await store.approve("s", call.id, by=by)
     with pytest.raises(ConfigError, match="args is a dict"):
-        await store.approve("s", call.id, by="Ada", args=[5])  # type: ignore[arg-type]
+        await store.approve("s", call.id, by="Ada", args=[5])
     with pytest.raises(ValueNotStorableError, match=r"args\['amount'\]"):
-        await store.approve("s", call.id, by="Ada", args={"amount": {5}})  # type: ignore[dict-item]
+        await store.approve("s", call.id, by="Ada", args={"amount": {5}})
     with pytest.raises(ConfigError, match="always"):
-        await store.approve("s", call.id, by="Ada", always="everywhere")  # type: ignore[arg-type]
+        await store.approve("s", call.id, by="Ada", always="everywhere")
 
     assert (await store.info("s")).revision == revision
 
@@ -359,7 +359,7 @@ async def test_what_waits_is_listed_over_all_states(store: Store, till: Till) ->
         loaded.append(id)
         return await load(id, revision)
 
-    store.load = watched  # type: ignore[method-assign]
+    store.load = watched
     found = await store.approvals()
 
     assert [(each.state_id, each.tool, each.args["amount"]) for each in found] == [

@@ -277,7 +277,7 @@ async def test_asking_nobody_is_an_error_that_says_so() -> None:
     with pytest.raises(ConfigError, match="a question is a text"):
         await Agent(FakeModel([]), human=FakeHuman()).ask_human(state, " ")
     with pytest.raises(ConfigError, match="is no Human"):
-        Agent(FakeModel([]), human="Ada")  # type: ignore[arg-type]
+        Agent(FakeModel([]), human="Ada")
 
 
 async def test_a_fake_person_has_what_was_prepared() -> None:
@@ -290,5 +290,5 @@ async def test_a_fake_person_has_what_was_prepared() -> None:
     with pytest.raises(ConfigError, match="is a list"):
         FakeHuman(answers="yes")
     with pytest.raises(ConfigError, match="is a list"):
-        FakeHuman(True)  # type: ignore[arg-type]
+        FakeHuman(True)
     assert isinstance(human, Human)

@@ -166,7 +166,7 @@ def says_true(call: ToolRequest) -> Any:
 
 
 def edits_wrongly(call: ToolRequest) -> Allow:
-    return Allow(args={"amount": {1, 2}})  # type: ignore[dict-item]
+    return Allow(args={"amount": {1, 2}})
 
 
 def allows_for_always(call: ToolRequest) -> Allow:
@@ -345,13 +345,13 @@ def test_what_is_no_rule_is_refused_at_once(permissions: Any, message: str) -> N
     [
         lambda: Ask(expires_in=0),
         lambda: Ask(expires_in=float("nan")),
-        lambda: Ask(5),  # type: ignore[arg-type]
-        lambda: Deny(None),  # type: ignore[arg-type]
-        lambda: Allow(args=5),  # type: ignore[arg-type]
-        lambda: Allow(always="ever"),  # type: ignore[arg-type]
+        lambda: Ask(5),
+        lambda: Deny(None),
+        lambda: Allow(args=5),
+        lambda: Allow(always="ever"),
         lambda: allow(""),
-        lambda: allow(5),  # type: ignore[arg-type]
-        lambda: deny(when=5),  # type: ignore[arg-type]
+        lambda: allow(5),
+        lambda: deny(when=5),
     ],
 )
 def test_a_decision_that_cannot_work_is_refused(make: Callable[[], object]) -> None:

@@ -210,7 +210,7 @@ async def test_an_append_done_twice_lands_once(store: Store) -> None:
     """After a lost acknowledgement the append is tried again with its id, and is told the revision it landed at."""
     state = await saved(store)
     event = said(2, "more")
-    state.record(MessageAdded, message=event.message)  # type: ignore[attr-defined]
+    state.record(MessageAdded, message=event.message)
 
     revisions = [await store.append("s", [event], expected=1, header=header(state), append_id="a1") for _ in range(3)]
 
@@ -233,7 +233,7 @@ async def test_an_append_that_landed_is_found_behind_others(store: Store) -> Non
     """Another writer may have gone on before the append is tried again."""
     state = await saved(store)
     event = said(2, "more")
-    state.record(MessageAdded, message=event.message)  # type: ignore[attr-defined]
+    state.record(MessageAdded, message=event.message)
     await store.append("s", [event], expected=1, header=header(state), append_id="a1")
     await store.post("s", Message.user("another"))
 
@@ -247,7 +247,7 @@ async def test_another_append_of_the_same_events_is_refused(store: Store) -> Non
     """Only the id tells a second try from a second writer."""
     state = await saved(store)
     event = said(2, "more")
-    state.record(MessageAdded, message=event.message)  # type: ignore[attr-defined]
+    state.record(MessageAdded, message=event.message)
     await store.append("s", [event], expected=1, header=header(state), append_id="a1")
 
     for other in ("a2", None):

@@ -44,7 +44,7 @@ CALLS: dict[str, Call] = {
 async def check_whole(store: Store) -> None:
     """Whatever happened, the store works, holds whole appends only, and has all its connections."""
     if isinstance(store, SQLStore) and hasattr(engine_of(store).pool, "checkedout"):
-        assert engine_of(store).pool.checkedout() == 0  # type: ignore[attr-defined]
+        assert engine_of(store).pool.checkedout() == 0
     with anyio.fail_after(20):
         for info in await store.list():
             state = await store.load(info.id)

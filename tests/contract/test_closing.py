@@ -115,7 +115,7 @@ async def test_no_connection_is_left_out(sql_store: Store) -> None:
         with pytest.raises(Exception):  # noqa: B017, PT011  # which error is another test's business
             await call()
 
-    assert engine_of(sql_store).pool.checkedout() == 0  # type: ignore[attr-defined]
+    assert engine_of(sql_store).pool.checkedout() == 0
 
 
 async def test_a_read_that_is_left_half_way_holds_no_connection(sql_store: Store) -> None:
@@ -124,8 +124,8 @@ async def test_a_read_that_is_left_half_way_holds_no_connection(sql_store: Store
     events = sql_store.read("s")
     await anext(events)
 
-    assert engine_of(sql_store).pool.checkedout() == 0  # type: ignore[attr-defined]
-    await events.aclose()  # type: ignore[attr-defined]
+    assert engine_of(sql_store).pool.checkedout() == 0
+    await events.aclose()
 
 
 async def test_the_sync_twins_do_the_same(backend: Backend) -> None:

@@ -163,7 +163,7 @@ async def test_a_limit_is_a_positive_integer(store: Store) -> None:
 async def test_a_status_that_there_is_not_is_refused(store: Store) -> None:
     """A word written wrongly does not look like an empty list."""
     with pytest.raises(ConfigError, match="finished"):
-        await store.list(status="done")  # type: ignore[arg-type]
+        await store.list(status="done")
 
 
 async def test_a_list_reads_no_history(store: Store) -> None:

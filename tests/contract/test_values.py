@@ -208,7 +208,7 @@ async def test_a_value_that_cannot_be_stored_never_reaches_a_store(store: Store)
     state = State(id="s", messages=[Message.user("x")])
     for bad in ({1}, (1,), float("nan"), b"", object(), 10**4300):
         with pytest.raises(ValueNotStorableError):
-            state.finish(bad)  # type: ignore[arg-type]
+            state.finish(bad)
 
     await store.save(state)
 

@@ -68,5 +68,5 @@ _HELD = """
 
 def connections_out(store: SQLStore) -> int:
     """Return how many connections are taken out of the pool of this event loop."""
-    checked_out: int = store._databases.here().engine.pool.checkedout()  # type: ignore[attr-defined]
+    checked_out: int = store._databases.here().engine.pool.checkedout()
     return checked_out

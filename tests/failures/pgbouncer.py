@@ -57,7 +57,7 @@ max_client_conn = 200
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        **options,  # type: ignore[call-overload]
+        **options,
     )
     try:
         _wait_for(port, process)

@@ -117,7 +117,7 @@ async def test_a_group_that_the_server_ends_is_tried_again(migrated_postgres_url
 
 @pytest.mark.slow
 async def test_processes_killed_in_the_middle_of_groups_lose_nothing_they_were_told(
-    database: Backend,  # noqa: F811
+    database: Backend,  # noqa: F811  # the fixture that is imported above
 ) -> None:
     """Of each State all that was acknowledged is there, in whole appends, and the next process goes on with it."""
     async with database.open() as store:

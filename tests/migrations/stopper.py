@@ -22,5 +22,5 @@ def stop_at_events(impl: DefaultImpl, table: Table, **options: Any) -> None:
 
 
 if __name__ == "__main__":
-    DefaultImpl.create_table = stop_at_events  # type: ignore[assignment, method-assign]
+    DefaultImpl.create_table = stop_at_events
     upgrade(sys.argv[1])

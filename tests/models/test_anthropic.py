@@ -147,7 +147,7 @@ async def test_a_budget_is_left_out_where_a_turn_began_without_thinking(serve: S
 
     await model.respond(Request(messages=foreign))
     await model.respond(Request(messages=turn(THOUGHT)))
-    await respond(model, Request(messages=(*foreign, Message(role="assistant", content="Ok"), Message.user("Go on"))))  # type: ignore[arg-type]
+    await respond(model, Request(messages=(*foreign, Message(role="assistant", content="Ok"), Message.user("Go on"))))
 
     assert ["thinking" in body for body in server.bodies] == [False, True, True]
 
@@ -517,7 +517,7 @@ def test_a_model_has_a_name(model: Any) -> None:
 def test_a_field_that_is_no_json_is_refused_where_it_enters() -> None:
     """The error names the path to the value."""
     with pytest.raises(ValueNotStorableError, match=r"extra_body\['stop'\]"):
-        Anthropic("x", base_url=LOCAL, extra_body={"stop": {"a"}})  # type: ignore[dict-item]
+        Anthropic("x", base_url=LOCAL, extra_body={"stop": {"a"}})
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def conversation() -> tuple[Message, ...]:
     thought = read(ANSWERS["thinking and calls"]).message
     searched = read(ANSWERS["a tool of the API"]).message
     return (
-        Message(role="assistant", content="I begin.  "),  # type: ignore[arg-type]
+        Message(role="assistant", content="I begin.  "),
         Message.user("What is it?", PNG),
         Message.notice("A file changed."),
         thought,

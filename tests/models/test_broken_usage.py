@@ -91,7 +91,7 @@ async def test_what_a_repeated_attempt_took_is_counted(serve: Serve, broken: Ans
     await model.aclose()
 
     (retry,) = [item for item in shown if getattr(item, "kind", "") == "retry"]
-    assert retry.usage == READ  # type: ignore[attr-defined]
+    assert retry.usage == READ
     assert (reply.usage.requests, reply.usage.unpriced_requests) == (2, 1)
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (120, 16)
 

@@ -210,7 +210,7 @@ def test_pieces_of_text_make_one_block() -> None:
     """The text of a reply is one block, however it came."""
     reply = from_wire(chunks_of(says("The summit ", "is at ", "4,478 m.")))
 
-    assert reply.message == Message(role="assistant", content="The summit is at 4,478 m.")  # type: ignore[arg-type]
+    assert reply.message == Message(role="assistant", content="The summit is at 4,478 m.")
     assert (reply.stop_reason, reply.model) == ("end_turn", "test-model-2025")
 
 
@@ -437,7 +437,7 @@ def test_pieces_of_one_call_are_joined(repeated: dict[str, str], index: dict[str
     """Id and name may come once or with each piece, and the index may be missing."""
     (call,) = read_calls(
         piece("", name="f", id="a", **index),
-        *(piece(part, **repeated, **index) for part in ('{"path"', ': "x', '.md"}')),  # type: ignore[arg-type]
+        *(piece(part, **repeated, **index) for part in ('{"path"', ': "x', '.md"}')),
     )
 
     assert call == ToolCall(id="a", name="f", args={"path": "x.md"})

@@ -59,7 +59,7 @@ async def test_an_error_of_emit_leaves_the_model_usable(serve: Serve) -> None:
     model = model_at(server)
 
     with pytest.raises(ZeroDivisionError):
-        await model.respond(HELLO, emit=lambda _delta: 1 / 0)  # type: ignore[arg-type]
+        await model.respond(HELLO, emit=lambda _delta: 1 / 0)
     reply = await model.respond(HELLO)
     await model.aclose()
 

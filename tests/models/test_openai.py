@@ -203,7 +203,7 @@ def test_a_model_has_a_name(model: Any) -> None:
 def test_a_field_that_is_no_json_is_refused_where_it_enters() -> None:
     """The error names the path to the value."""
     with pytest.raises(ValueNotStorableError, match=r"extra_body\['stop'\]"):
-        OpenAICompatible("x", base_url="http://localhost:1/v1", extra_body={"stop": {"a"}})  # type: ignore[dict-item]
+        OpenAICompatible("x", base_url="http://localhost:1/v1", extra_body={"stop": {"a"}})
 
 
 def test_a_name_can_be_given() -> None:

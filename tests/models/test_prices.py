@@ -46,7 +46,7 @@ def test_a_price_is_a_number(wrong: Any) -> None:
 def test_a_model_takes_only_a_price() -> None:
     """A bare number does not say what it is the price of."""
     with pytest.raises(ConfigError, match="price=Price"):
-        OpenAICompatible("x", base_url="http://localhost:1/v1", price=1.25)  # type: ignore[arg-type]
+        OpenAICompatible("x", base_url="http://localhost:1/v1", price=1.25)
 
 
 async def test_a_reply_has_its_cost(serve: Serve) -> None:

@@ -87,7 +87,7 @@ def test_a_value_has_no_difference_from_itself(value: Any) -> None:
 @given(small, small)
 def test_same_tells_apart_what_json_tells_apart(one: Any, other: Any) -> None:
     """Two values are the same exactly if they are written the same, but for the order of keys."""
-    written: Callable[[Any], str] = lambda value: repr(_sorted(value))  # noqa: E731
+    written: Callable[[Any], str] = lambda value: repr(_sorted(value))  # noqa: E731  # typed, in a line
 
     assert same(one, other) == (written(one) == written(other))
 

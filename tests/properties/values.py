@@ -90,7 +90,7 @@ usages = st.builds(
 
 instants = st.datetimes(
     min_value=datetime(1970, 1, 2),  # noqa: DTZ001  # the strategy adds the zone
-    max_value=datetime(9999, 12, 30),  # noqa: DTZ001
+    max_value=datetime(9999, 12, 30),  # noqa: DTZ001  # the strategy adds the zone
     timezones=st.sampled_from([UTC, timezone(timedelta(hours=9)), timezone(timedelta(hours=-11, minutes=-30))]),
 )
 

@@ -56,7 +56,7 @@ def found(store: FileStore) -> tuple[list[str] | None, int | None]:
     read = folder_of(store).lines(place, head.revision)
     assert read is not None
     events, damage = decode_lines(read[0], 0, "s")
-    words = [event.message.text for event in events]  # type: ignore[attr-defined]
+    words = [event.message.text for event in events]
     if damage is None and len(words) < head.revision:
         damage = StateDamagedError("s", len(words) + 1, "missing")
     return words, damage and damage.revision

@@ -90,7 +90,7 @@ except StateExistsError:
 """
     arguments = [[sys.executable, "-c", code, str(tmp_path / "agent-runs"), str(number)] for number in range(PROCESSES)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    processes = [subprocess.Popen(each, text=True, **pipes) for each in arguments]  # type: ignore[call-overload]
+    processes = [subprocess.Popen(each, text=True, **pipes) for each in arguments]
     for process in processes:
         process.stdin.write("\n")
         process.stdin.flush()

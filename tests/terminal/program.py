@@ -113,7 +113,7 @@ def main(scene: str) -> None:
         case "elsewhere":
             print("ran:", anyio.run(decided_elsewhere, terminal))
         case "streamless":
-            sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+            sys.stdin = sys.stdout = sys.stderr = None
             human = Terminal(quiet=False)
             said = agent(human, "Good day.").run_sync("Hello")
             sys.stdout = sys.__stdout__

@@ -33,4 +33,4 @@ def test_there_are_no_other_names() -> None:
     """A name that is written wrongly is an error like that of any module."""
     assert all(hasattr(testing, name) for name in testing.__all__)
     with pytest.raises(AttributeError, match="StoreContact"):
-        _ = testing.StoreContact  # type: ignore[attr-defined]
+        _ = testing.StoreContact

@@ -70,7 +70,7 @@ def test_blocks_may_stand_within_each_other() -> None:
         assert State().id != first
 
 
-@pytest.mark.parametrize("at", [datetime(2026, 1, 1), "2026-01-01", None])  # noqa: DTZ001
+@pytest.mark.parametrize("at", [datetime(2026, 1, 1), "2026-01-01", None])  # noqa: DTZ001  # that is what is refused
 def test_a_time_without_a_zone_is_refused(at: Any) -> None:
     """With the line to write."""
     with pytest.raises(ConfigError, match="tzinfo=UTC"):

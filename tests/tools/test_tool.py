@@ -125,7 +125,7 @@ def test_no_docstring_is_an_empty_description() -> None:
 def test_a_tool_cannot_be_changed() -> None:
     """Settings that change under a run would make its history a lie."""
     with pytest.raises(dataclasses.FrozenInstanceError):
-        add.name = "plus"  # type: ignore[misc]
+        add.name = "plus"
 
 
 def test_repr_tells_name_parameters_and_what_is_special() -> None:
@@ -136,7 +136,7 @@ def test_repr_tells_name_parameters_and_what_is_special() -> None:
 
 def test_a_tool_looks_like_its_function_to_other_programs() -> None:
     """Documentation and tests find name, docstring and signature."""
-    assert (add.__name__, add.__doc__) == ("add", "Add two numbers.")  # type: ignore[attr-defined]
+    assert (add.__name__, add.__doc__) == ("add", "Add two numbers.")
     assert list(inspect.signature(add).parameters) == ["a", "b"]
 
 
@@ -244,7 +244,7 @@ def test_a_copy_takes_each_setting_that_a_tool_takes(name: str) -> None:
     before = settings_of(made)
 
     for value in SETTINGS[name]:
-        made = made.copy(**{name: value})  # type: ignore[arg-type]
+        made = made.copy(**{name: value})
         assert settings_of(made) == {**before, name: value}
         assert (made.spec.name, made.spec.description) == (made.name, made.description)
     assert settings_of(tool(wait)) == before
@@ -253,7 +253,7 @@ def test_a_copy_takes_each_setting_that_a_tool_takes(name: str) -> None:
 def test_a_copy_keeps_each_setting_that_a_tool_takes() -> None:
     """Whatever else it changes."""
     given = {name: values[0] for name, values in SETTINGS.items() if name not in ("read_only", "name")}
-    made = tool(wait, **given)  # type: ignore[call-overload]
+    made = tool(wait, **given)
 
     assert settings_of(made.copy(name="plus")) == {**given, "read_only": False, "name": "plus"}
     assert settings_of(made) == {**given, "read_only": False, "name": "wait"}
@@ -364,7 +364,7 @@ def test_a_name_that_no_model_takes_is_refused(name: str) -> None:
 def test_settings_that_contradict_are_refused(settings: dict[str, bool]) -> None:
     """A sync transaction, and a destructive tool that changes nothing, cannot be."""
     with pytest.raises(ToolDefinitionError, match=r"async def lonely|both read_only and destructive"):
-        tool(lonely, **settings)  # type: ignore[call-overload]
+        tool(lonely, **settings)
 
 
 def test_a_lambda_with_a_name_is_a_tool() -> None:

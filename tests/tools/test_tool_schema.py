@@ -186,7 +186,7 @@ def test_a_default_that_is_no_json_is_left_out() -> None:
     """NaN in a schema is no JSON to a provider; nor does a strange default warn."""
     nothing = object()
 
-    def wait(value: float = float("nan"), other: str | None = nothing) -> None: ...  # type: ignore[assignment]
+    def wait(value: float = float("nan"), other: str | None = nothing) -> None: ...
 
     assert "default" not in of(wait)
     assert "default" not in of(wait, "other")
@@ -355,7 +355,7 @@ def test_a_decorated_function_is_read_through_its_wrapper() -> None:
 # ------------------------------------------------------------------------------------------------ refused
 
 
-def untyped(path, lines: int) -> None:  # type: ignore[no-untyped-def]
+def untyped(path, lines: int) -> None:
     """Lack a hint."""
 
 
@@ -434,7 +434,7 @@ POINTS = st.builds(Point, st.integers(), st.integers())
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.fixed_dictionaries(
     {
-        "when": st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(9000, 1, 1)),  # noqa: DTZ001
+        "when": st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(9000, 1, 1)),  # noqa: DTZ001  # a time without a zone is a value too
         "day": st.dates(min_value=date(1, 1, 1)),
         "span": st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=9999)),
         "key": st.uuids(),
@@ -479,7 +479,7 @@ def test_what_is_left_out_is_left_to_the_function() -> None:
 def test_a_default_in_a_field_counts() -> None:
     """The function itself would get the Field, so the value is filled in."""
 
-    def take(a: int = Field(3, ge=1), b: Annotated[list[int], Field(default_factory=list)] = Field()) -> None: ...  # noqa: B008
+    def take(a: int = Field(3, ge=1), b: Annotated[list[int], Field(default_factory=list)] = Field()) -> None: ...  # noqa: B008  # as pydantic has it
 
     assert read(take, b=[1]) == {"a": 3, "b": [1]}
 

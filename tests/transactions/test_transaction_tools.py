@@ -201,7 +201,7 @@ async def test_no_connection_is_left_out(store: SQLStore, engine: AsyncEngine, u
         agent = Agent(FakeModel([tool_call("pay", amount=1, then=then), "Done."]), tools=[pay], store=shared)
         with contextlib.suppress(ValueError):
             await agent.run("Pay")
-        assert apps_own.sync_engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+        assert apps_own.sync_engine.pool.checkedout() == 0
     await apps_own.dispose()
 
 

@@ -117,8 +117,8 @@ def test_times_are_utc_in_the_row() -> None:
 class SungV3(Finished):
     """An Event whose third format has a field that the first had under another name."""
 
-    version: Literal[3] = 3  # type: ignore[assignment]
-    kind: Literal["sung"] = "sung"  # type: ignore[assignment]
+    version: Literal[3] = 3
+    kind: Literal["sung"] = "sung"
     song: str
 
 

@@ -75,7 +75,7 @@ async def test_an_exception_that_cannot_say_what_it_is_ends_the_run_as_recorded(
 def test_what_names_no_database_is_refused(target: object) -> None:
     """It is neither taken for a path nor shown, since it may hold a password."""
     with pytest.raises(ConfigError) as refused:
-        SQLStore(target)  # type: ignore[arg-type]
+        SQLStore(target)
 
     assert "secret" not in str(refused.value)
 

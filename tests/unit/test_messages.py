@@ -50,7 +50,7 @@ def test_an_empty_message_is_refused(text: str) -> None:
 def test_a_message_is_a_text(text: object) -> None:
     """Another value is not made into one by guessing."""
     with pytest.raises(ConfigError, match=r"Message\.user\(str\(value\)\)"):
-        Message.user(text)  # type: ignore[arg-type]
+        Message.user(text)
 
 
 def test_a_notice_says_that_a_program_wrote_it() -> None:
@@ -62,7 +62,7 @@ def test_a_notice_says_that_a_program_wrote_it() -> None:
 
 def test_a_string_stands_for_one_block_of_text() -> None:
     """The long form and the short one give the same message."""
-    assert Message(role="user", content="Hello") == Message.user("Hello")  # type: ignore[arg-type]
+    assert Message(role="user", content="Hello") == Message.user("Hello")
 
 
 def test_calls_and_results_are_found_in_order() -> None:
@@ -97,28 +97,28 @@ def test_messages_are_frozen() -> None:
     message = Message.user("Hello")
 
     with pytest.raises(ValidationError):
-        message.role = "assistant"  # type: ignore[misc]
+        message.role = "assistant"
     with pytest.raises(ValidationError):
-        message.content[0].text = "Bye"  # type: ignore[union-attr,misc]
+        message.content[0].text = "Bye"
 
 
 @pytest.mark.parametrize("role", ["system", "tool", "", None])
 def test_there_are_two_roles(role: str) -> None:
     """The system prompt is the Agent's, results travel in user messages."""
     with pytest.raises(ValidationError):
-        Message(role=role, content="Hello")  # type: ignore[arg-type]
+        Message(role=role, content="Hello")
 
 
 def test_a_field_that_there_is_not_is_refused() -> None:
     """A word written wrongly is not lost in silence."""
     with pytest.raises(ValidationError):
-        Message(role="user", content="Hello", notice=True)  # type: ignore[call-arg,arg-type]
+        Message(role="user", content="Hello", notice=True)
 
 
 def test_an_error_does_not_show_what_was_said() -> None:
     """A message may hold secrets, and errors end up in logs."""
     with pytest.raises(ValidationError) as refused:
-        Message(role="user", content=({"type": "text", "text": 5, "secret": "hunter2"},))  # type: ignore[arg-type]
+        Message(role="user", content=({"type": "text", "text": 5, "secret": "hunter2"},))
 
     assert "hunter2" not in str(refused.value)
 
@@ -132,7 +132,7 @@ def test_a_call_has_an_id() -> None:
 def test_arguments_are_an_object() -> None:
     """They are passed by name."""
     with pytest.raises(ValidationError):
-        ToolCall(id="c", name="look", args=[1])  # type: ignore[arg-type]
+        ToolCall(id="c", name="look", args=[1])
 
 
 def test_an_image_is_held_as_base64() -> None:
@@ -180,5 +180,5 @@ def test_an_image_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("outcome", ["error", "input_error", "denied", "cancelled", "interrupted", "unknown"])
 def test_every_outcome_but_ok_is_a_failure_to_the_model(outcome: str) -> None:
     """Only `ok` has a result that the model may rely on."""
-    assert ToolResultBlock(call_id="c", outcome=outcome).failed  # type: ignore[arg-type]
+    assert ToolResultBlock(call_id="c", outcome=outcome).failed
     assert not ToolResultBlock(call_id="c").failed

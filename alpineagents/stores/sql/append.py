@@ -68,7 +68,7 @@ CASE WHEN {seconds} > 0 THEN :run_id END, CASE WHEN {seconds} > 0 THEN {lease_en
 
 INSERT_STATE = f"""
 INSERT INTO {{states}} {STATE_COLUMNS} VALUES ({STATE_VALUES}) ON CONFLICT (namespace, id) DO NOTHING
-"""  # noqa: S608
+"""  # noqa: S608  # parts of this file only
 
 MOVED_STATE = """
 revision = :revision, status = COALESCE(:status, s.status), updated_at = {updated}, first_message = :first_message,
@@ -87,7 +87,7 @@ AND (CAST(:follows AS {time}) IS NULL OR EXISTS (
 AND ({seconds} IS NULL OR s.run_id IS NULL OR s.run_id = :run_id OR s.lease_until IS NULL OR s.lease_until <= {now})
 """
 
-UPDATE_STATE = f"UPDATE {{states}} AS s SET {MOVED_STATE} WHERE {FITS}"  # noqa: S608
+UPDATE_STATE = f"UPDATE {{states}} AS s SET {MOVED_STATE} WHERE {FITS}"  # noqa: S608  # parts of this file only
 
 FIND_STATE = """
 SELECT revision,

@@ -128,7 +128,7 @@ def run_locked(url: str | Path | URL, work: Work[T], *, schema: str | None = Non
     return _with_engine(url, locked)
 
 
-def include_name(name: str | None, type_: str, parent_names: Mapping[Any, str | None]) -> bool:  # noqa: ARG001
+def include_name(name: str | None, type_: str, parent_names: Mapping[Any, str | None]) -> bool:  # noqa: ARG001  # as alembic calls it
     """
     Leave the library's tables out of an app's own autogenerate, which would drop them.
 

@@ -142,7 +142,7 @@ WITH given AS (
     JOIN {unnested({"place": "BIGINT", **ROW})} AS rows (place, {", ".join(ROW)}) USING (place)
 )
 SELECT place FROM written
-"""  # noqa: S608
+"""  # noqa: S608  # names and types of this file only
 
 
 class PostgresDatabase(Database):
@@ -156,7 +156,7 @@ class PostgresDatabase(Database):
         super().__init__(*args, **options)
         rows = f"""
             INSERT INTO {{events}} (namespace, state_id, revision, kind, version, at, run_id, append_id, payload)
-            SELECT :namespace, :id, row.* FROM {unnested(ROW)} AS row WHERE EXISTS (SELECT FROM moved)"""  # noqa: S608
+            SELECT :namespace, :id, row.* FROM {unnested(ROW)} AS row WHERE EXISTS (SELECT FROM moved)"""  # noqa: S608  # names and types of this file only
         self._create = self.statement(f"WITH moved AS ({INSERT_STATE} RETURNING 1) {rows}")
         self._extend = self.statement(f"WITH moved AS ({UPDATE_STATE} RETURNING 1) {rows}")
         self._together = self.statement(TOGETHER, of_many=True)

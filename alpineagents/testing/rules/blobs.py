@@ -35,9 +35,12 @@ class BlobRules(Rules):
         one, two = await saved(store, "one"), await saved(store, "two")
         name = await store.write_blob(one.id, BYTES)
 
-        for id, each in ((two.id, name), (one.id, "0" * 64), (one.id, "../events.jsonl"), (fresh("nobody"), name)):  # noqa: A001
-            found = await store.read_blob(id, each)
-            assert found is None, f"read_blob({id!r}, {each!r}) gave {len(found)} bytes, where there is no such blob"
+        nobody = fresh("nobody")
+        for state_id, each in ((two.id, name), (one.id, "0" * 64), (one.id, "../events.jsonl"), (nobody, name)):
+            found = await store.read_blob(state_id, each)
+            assert found is None, (
+                f"read_blob({state_id!r}, {each!r}) gave {len(found)} bytes, where there is no such blob"
+            )
         with refused(StateNotFoundError, "write_blob() for an id that the store has not"):
             await store.write_blob(fresh("nobody"), BYTES)
 

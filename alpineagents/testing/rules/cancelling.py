@@ -62,7 +62,7 @@ class CancelRules(Rules):
             state.add_message(Message.user("two"))
             state.add_message(Message.user("three"))
             with patience():
-                outcome = await cancelled_at(step, lambda: call(state))  # noqa: B023
+                outcome = await cancelled_at(step, lambda: call(state))  # noqa: B023  # awaited here
             assert outcome.error is None, (
                 f"cancelled at step {step}, a call raised {outcome.error!r}, not CancelledError"
             )

@@ -65,7 +65,7 @@ def die_in(
     """
     kind: Any = type(store)
 
-    class Dying(kind):  # type: ignore[misc]
+    class Dying(kind):
         async def append(self, key: Any, events: Sequence[Event], **how: Any) -> int:
             if not concerns(key):
                 others: int = await super().append(key, events, **how)
@@ -117,11 +117,11 @@ def _see_sqlite(death: Death) -> None:
         connection.set_trace_callback(lambda sql: death.inside() if sql == "COMMIT" else None)
         return connection
 
-    sqlite3.connect = connect_traced  # type: ignore[assignment]
+    sqlite3.connect = connect_traced
 
 
 def _see_sockets(death: Death) -> None:
-    transport: Any = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+    transport: Any = asyncio.selector_events._SelectorSocketTransport
     write = transport.write
 
     def write_and_die(self: Any, data: Any) -> None:

@@ -59,7 +59,7 @@ async def respond(request: Request) -> object:
 
 
 tools = {"sync tool": wait_in_thread, "async tool": wait, "model": wait, "stubborn tool": resist}
-agent = Agent(FakeModel(respond), tools=[tools[place]], store=open_store(target))  # type: ignore[arg-type]
+agent = Agent(FakeModel(respond), tools=[tools[place]], store=open_store(target))
 
 
 async def main() -> None:

@@ -14,16 +14,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 from dying import Death, die_in
+from patience import when_free
 from place import open_store
 
-from alpineagents import Agent, Message, Request, State, StateBusyError, StateNotFoundError, Store, ToolContext, tool
+from alpineagents import Agent, Message, Request, State, StateNotFoundError, Store, ToolContext, tool
 from alpineagents.testing import FakeModel, tool_call
 
 target, folder, whose, moment, *how = sys.argv[1:]
 death = Death(moment)
-PATIENCE_SECONDS = 30.0
 
 
 def effect(name: str) -> None:
@@ -73,16 +72,7 @@ async def main() -> None:
     store = open_store(target)
     die_in(store, death, lambda _landed: None, lambda key: (key.id == "s") == (whose == "parent"))
     agent = Agent(FakeModel(lead), tools=[hire if how else clerk], store=store, lease=0.5)
-    with anyio.fail_after(PATIENCE_SECONDS):
-        while True:
-            try:
-                answer = await go_on(agent, store)
-            except StateBusyError:
-                # The lease of the process that died is not over yet.
-                await anyio.sleep(0.05)
-            else:
-                break
-    print(json.dumps(answer))
+    print(json.dumps(await when_free(lambda: go_on(agent, store))))
     await store.aclose()
 
 

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 from dying import Death, die_in
+from patience import when_free
 from place import open_store
 from sqlalchemy import text
 
@@ -24,7 +24,6 @@ from alpineagents import (
     Message,
     Request,
     State,
-    StateBusyError,
     StateNotFoundError,
     Store,
     ToolContext,
@@ -36,7 +35,6 @@ target, state_id, folder, moment, *how = sys.argv[1:]
 death = Death(moment)
 store = open_store(target)
 PROMPT = "Pay Ada and Bob"
-PATIENCE_SECONDS = 30.0
 
 
 def write(file: str, line: str) -> None:
@@ -100,17 +98,8 @@ def respond(request: Request) -> object:
 async def main() -> None:
     tools = [pay, look, put, book if store.has_transactions else book_in_file]
     die_in(store, death, lambda landed: write("acknowledged", str(landed)))
-    agent = Agent(FakeModel(respond), tools=tools, store=store, lease=0.5)  # type: ignore[arg-type]
-    with anyio.fail_after(PATIENCE_SECONDS):
-        while True:
-            try:
-                answer = await go_on(agent, store)
-            except StateBusyError:
-                # The lease of the process that died is not over yet.
-                await anyio.sleep(0.05)
-            else:
-                break
-    print(json.dumps(answer))
+    agent = Agent(FakeModel(respond), tools=tools, store=store, lease=0.5)
+    print(json.dumps(await when_free(lambda: go_on(agent, store))))
     await store.aclose()
 
 

@@ -40,7 +40,7 @@ class DropsSummaries(Broken):
 class TouchesOnRead(Broken):
     """Sets the time of the last change on reading, too."""
 
-    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:
         async for event in super().read(key, **options):
             yield event
         self._kept[self.key(key)].updated_at = self._clock()

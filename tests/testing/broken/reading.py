@@ -17,7 +17,7 @@ from alpineagents.stores.codec import decode
 class MissingIsEmpty(Broken):
     """Gives an empty history for a State that is not there."""
 
-    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:
         try:
             async for event in super().read(key, **options):
                 yield event
@@ -36,7 +36,7 @@ class FoldsCase(Broken):
 class OrdersByTime(Broken):
     """Sorts the history by the times of its Events."""
 
-    async def read(self, key: Any, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
         await self.info(key)
         for row in sorted(self.rows(key)[after:until], key=lambda row: row.at):
             yield decode(row)
@@ -45,7 +45,7 @@ class OrdersByTime(Broken):
 class BeginsOneTooEarly(Broken):
     """Takes `after` for the first revision wanted."""
 
-    async def read(self, key: Any, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
         async for event in super().read(key, after=max(after - 1, 0), until=until):
             yield event
 
@@ -75,7 +75,7 @@ class FindsLaterChanges(Broken):
 class ReadsOnePage(Broken):
     """Forgets the second page."""
 
-    async def read(self, key: Any, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
         async for event in super().read(key, after=after, until=min(until or after + 1000, after + 1000)):
             yield event
 
@@ -83,7 +83,7 @@ class ReadsOnePage(Broken):
 class LosesNUL(Broken):
     """Keeps payloads in a database that takes no NUL."""
 
-    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:
         await self.info(key)
         rows = self.rows(key)[options.get("after", 0) : options.get("until")]
         for row in rows:
@@ -93,7 +93,7 @@ class LosesNUL(Broken):
 class MakesFloats(Broken):
     """Keeps payloads through a JSON codec whose numbers are floats."""
 
-    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:
         await self.info(key)
         for row in self.rows(key)[options.get("after", 0) : options.get("until")]:
             payload = json.dumps(json.loads(row.payload, parse_int=lambda text: float(text[:300])))
@@ -103,7 +103,7 @@ class MakesFloats(Broken):
 class SortsKeys(Broken):
     """Keeps payloads in a column of JSON that sorts keys."""
 
-    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:
         await self.info(key)
         for row in self.rows(key)[options.get("after", 0) : options.get("until")]:
             yield decode(row._replace(payload=json.dumps(json.loads(row.payload), sort_keys=True)))
@@ -112,7 +112,7 @@ class SortsKeys(Broken):
 class CutsTimes(Broken):
     """Keeps times to the second."""
 
-    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:
         async for event in super().read(key, **options):
             yield event.model_copy(update={"at": event.at.replace(microsecond=0)})
 
@@ -137,7 +137,7 @@ class TrustsKeys(Broken):
 class RaisesWhenCancelled(Broken):
     """Makes an error of its own of a cancellation."""
 
-    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:
         try:
             await anyio.sleep(0)
         except anyio.get_cancelled_exc_class():
@@ -153,7 +153,7 @@ class LeaksLocks(Broken):
         super().__init__()
         self.busy = False
 
-    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:  # type: ignore[override]
+    async def read(self, key: Any, **options: Any) -> AsyncIterator[Event]:
         assert not self.busy, "the lock was not given back"
         await self.info(key)
         self.busy = True
