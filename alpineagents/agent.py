@@ -20,7 +20,7 @@ from typing_extensions import TypeVar
 from alpineagents.answers import ask_beside, shape_answer
 from alpineagents.approvals import served_state_id
 from alpineagents.context import measured, split, tokens_of
-from alpineagents.errors import ConfigError, StateConflictError, SyncInsideLoopError
+from alpineagents.errors import ConfigError, EventOrderError, StateConflictError, SyncInsideLoopError
 from alpineagents.events import AgentInfo
 from alpineagents.human import Human
 from alpineagents.human import ask as ask_person
@@ -333,6 +333,7 @@ class Agent(Generic[OutputT]):
             ModelError: there is no reply.
             EventOrderError: calls are open; make them first.
         """
+        _refuse_open_calls(state, "model_requested")
         replies: list[Reply] = []
 
         async def body(run: Run) -> Stopped:
@@ -372,6 +373,7 @@ class Agent(Generic[OutputT]):
             4478
         """
         shape = Shape.of(returns)
+        _refuse_open_calls(state, "asked")
         answers: list[Any] = []
 
         async def body(run: Run) -> Stopped:
@@ -414,6 +416,7 @@ class Agent(Generic[OutputT]):
             ModelError: there is no summary; the context is as it was.
         """
         split(state.messages, keep)
+        _refuse_open_calls(state, "context_changed")
         summaries: list[str | None] = []
 
         async def body(run: Run) -> Stopped:
@@ -480,10 +483,13 @@ class Agent(Generic[OutputT]):
             'the upper hut'
         """
         answers: list[JsonValue] = []
+        # What another question waits for, it waits for after this one as well, however that ends.
+        waiting = state.stopped if state.status == "waiting" else None
 
         async def body(run: Run) -> Stopped:
+            run.leaves_waiting = run.leaves_waiting or waiting is not None
             answers.append(await ask_person(self, run, question))
-            return StoppedByUntil(name="ask_human")
+            return waiting or StoppedByUntil(name="ask_human")
 
         await self._within(state, body)
         return answers[0]
@@ -537,6 +543,16 @@ class Agent(Generic[OutputT]):
 
 def _unread(_item: Item) -> None:
     """Take the items of a run that nobody streams."""
+
+
+def _refuse_open_calls(state: State, kind: str) -> None:
+    """Refuse before a run begins, since one that fails closes what it finds open."""
+    if not (ids := [call.id for call in state.pending_calls]):
+        return
+    hint = "await agent.use_tools(state)"
+    if waiting := [call.call.id for call in state.snapshot().calls.values() if call.waits]:
+        hint = f"await store.approve({state.id!r}, {waiting[0]!r}, by=…), then await agent.resume({state.id!r})"
+    raise EventOrderError(state.id, kind, state.revision + 1, f"the calls {ids} have no result yet: {hint}")
 
 
 def _refuse_open_child(state: State) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import anyio
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from alpineagents import (
     Agent,
     ApprovalError,
+    EventOrderError,
     Message,
     State,
     StateError,
@@ -21,7 +24,7 @@ from alpineagents import (
     WaitingForApproval,
     tool,
 )
-from alpineagents.testing import FakeModel, tool_call
+from alpineagents.testing import FakeHuman, FakeModel, tool_call
 from tests.agent.parts import at_once, check_closed, complaints, kinds, outcomes, results, wait_for
 
 paid: list[int] = []
@@ -270,3 +273,35 @@ async def test_an_approved_call_is_checked_against_its_arguments_again(on_unknow
         await agent.resume("s")
 
     assert (paid, outcomes(await store.load("s"))) == ([], {"pay": "input_error"})
+
+
+@pytest.mark.parametrize("step", ["think", "ask", "compact"])
+async def test_a_step_that_is_refused_leaves_the_question(step: str, store: Store) -> None:
+    """It changes nothing: the call waits as before, is listed, and is made once it is approved."""
+    state = await waiting(store, tool_call("pay", amount=5))
+    agent = next_agent(store)
+    steps = {"think": agent.think, "ask": lambda state: agent.ask(state, "Why?"), "compact": agent.compact}
+
+    with pytest.raises(EventOrderError, match=r"await store\.approve\('s', '.*', by=…\)"):
+        await steps[step](state)
+
+    assert (await store.load("s")).snapshot() == state.snapshot()
+    (pending,) = await store.approvals()
+    await store.approve("s", pending.call_id, by="Ada")
+    assert (await agent.resume("s"), paid) == ("All done.", [5])
+
+
+@pytest.mark.parametrize("answers", [["Monday"], [OSError("gone")]], ids=["answered", "failed"])
+async def test_another_question_leaves_the_one_that_waits(answers: list[Any], store: Store) -> None:
+    """A person who is asked something else, with an answer or without, finds the call still waiting."""
+    state = await waiting(store, tool_call("pay", amount=5))
+    agent = next_agent(store)
+
+    with suppress(OSError):
+        await agent.copy(human=FakeHuman(answers=answers)).ask_human(state, "When?")
+
+    assert (state.status, (await store.info("s")).status) == ("waiting", "waiting")
+    (pending,) = await store.approvals()
+    await store.approve("s", pending.call_id, by="Ada")
+    assert (await store.info("s")).status == "ready"
+    assert (await agent.resume("s"), paid) == ("All done.", [5])
