@@ -9,8 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from alpineagents import FileStore, MemoryStore, Message, State, StoppedByCancel, Store
-from tests.agent.parts import Place, check_closed, kinds
+from alpineagents import Agent, FileStore, MemoryStore, Message, State, StoppedByCancel, Store, tool
+from alpineagents.testing import FakeModel, tool_call
+from tests.agent.parts import Place, check_closed, complaints, kinds
 from tests.agent.sweep import CountingLoop, CountingTasks, agent_on, connections_out
 
 MOST = 2_000
@@ -121,6 +122,64 @@ def test_a_run_cancelled_at_any_moment_is_whole(run_one: object, place: Place) -
     moments = sweep(place, run_one)
 
     assert moments > 20
+
+
+async def cancel_summary(store: Store, state: State, moment: int) -> bool:
+    """Cancel while a summary takes the place of the context."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CountingLoop)
+    state.add_message(Message(role="assistant", content="No."))
+    state.add_message(Message.user("Do it all"))
+    summarizer = Agent(FakeModel(["They talked."]), store=store)
+    task = asyncio.create_task(summarizer.compact(state, keep=0))
+    loop.arm(moment, task.cancel)
+    await asyncio.wait([task])
+    loop.disarm()
+    if await store.exists(state.id):
+        assert (await store.load(state.id)).snapshot() == state.snapshot()
+    assert state.messages[-1].text == "Do it all"
+    await agent_on(store).run(state)
+    return task.cancelled()
+
+
+async def cancel_approved(store: Store, state: State, moment: int) -> bool:
+    """Cancel a run that goes on behind an approval and a refusal, and go on again."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CountingLoop)
+    paid: list[str] = []
+
+    @tool(name="pay", needs_approval=True)
+    async def pay_once(to: str) -> str:
+        """Pay."""
+        paid.append(to)
+        await anyio.lowlevel.checkpoint()
+        return f"paid {to}"
+
+    asked = [tool_call("pay", to="Ada"), tool_call("pay", to="Bob")]
+    model = FakeModel(lambda request: "All is done." if len(request.messages) > 1 else asked)
+    agent = Agent(model, tools=[pay_once], store=store)
+    await agent.run(state)
+    await store.approve(state.id, state.pending_calls[0].id, by="Ada")
+    await store.deny(state.id, state.pending_calls[1].id, by="Ada", reason="not him")
+    loop.arm(moment, (task := asyncio.create_task(agent.resume(state.id))).cancel)
+    await asyncio.wait([task])
+    loop.disarm()
+    before = list(paid)
+
+    assert await agent.resume(state.id) == "All is done."
+
+    assert paid in (before, ["Ada"])
+    assert complaints((await store.load(state.id)).messages) == []
+    state.take_in((await store.load(state.id)).history[state.revision :])
+    return task.cancelled()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("run_one", [cancel_summary, cancel_approved])
+def test_what_else_is_cancelled_at_any_moment_is_whole(run_one: object, place: Place) -> None:
+    """A summary is there or not; an approved call is made once, or closed, and a refused one never made."""
+    assert sweep(place, run_one) > 10
 
 
 @pytest.mark.slow

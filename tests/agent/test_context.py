@@ -18,6 +18,7 @@ from alpineagents import (
     Message,
     ModelFailed,
     ProviderError,
+    RawBlock,
     Reply,
     Request,
     State,
@@ -31,6 +32,7 @@ from alpineagents import (
     waiting_for_user,
 )
 from alpineagents.context import PREFACE, cut, split, tokens_of
+from alpineagents.models.responses_wire import to_wire
 from alpineagents.testing import FakeModel, tool_call
 from tests.agent.parts import Failing, Place, check_closed, complaints, kinds, of, wait_for
 
@@ -141,6 +143,34 @@ def test_what_waits_for_an_answer_stays() -> None:
     state.add_message(Message.notice("and this"))
 
     assert [message.text for message in split(state.messages, 0)[1]] == ["one more", "and this"]
+
+
+@pytest.mark.parametrize("keep", range(13))
+async def test_a_call_and_its_reasoning_go_together(keep: int, store: Store) -> None:
+    """However the context is made shorter, by a summary, a clearing or a crash in the turn: a provider takes it."""
+    state = talked(3)
+    messages = [
+        message.model_copy(update={"content": (RawBlock(provider="p", data=reasoning(n)), *message.content)})
+        if message.tool_calls
+        else message
+        for n, message in enumerate(state.messages)
+    ]
+    state = State(id="s", messages=messages)
+    await Agent(summarizing(), store=store).compact(state, keep=keep)
+    compacted = await store.load("s")
+    cleared = compacted.fork()
+    cleared.clear_tool_results(keep=keep // 4)
+
+    for value in (compacted, cleared):
+        items = to_wire(Request(messages=tuple(value.messages)), provider="p")["input"]
+        kinds_of = [item.get("type") for item in items]
+        led_to = [kinds_of[at + 1] for at, kind in enumerate(kinds_of) if kind == "reasoning"]
+        assert led_to == ["function_call"] * kinds_of.count("function_call")
+        assert kinds_of.count("function_call_output") == kinds_of.count("function_call") == len(led_to)
+
+
+def reasoning(n: int) -> dict[str, Any]:
+    return {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": "gAAAA"}
 
 
 async def test_a_summary_takes_the_place_of_the_context(store: Store) -> None:
