@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from alpineagents import ConfigError, Message, State, StateNotFoundError, Store
@@ -92,6 +93,26 @@ async def test_what_is_not_there_is_not_found(store: Store) -> None:
         with pytest.raises(StateNotFoundError, match=r"store\.list\(\)") as missing:
             await call("nobody")
         assert missing.value.state_id == "nobody"
+
+
+async def test_a_state_that_is_deleted_meanwhile_is_whole_or_not_found(store: Store) -> None:
+    """A reader never takes a State that goes away for a damaged one."""
+    for _ in range(50):
+        await saved(store, "s", "a", "b", "c")
+        ends: list[object] = []
+
+        async def load(ends: list[object] = ends) -> None:
+            try:
+                ends.append((await store.load("s")).revision)
+            except StateNotFoundError:
+                ends.append(None)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.delete, "s")
+            for _ in range(3):
+                group.start_soon(load)
+
+        assert set(ends) <= {3, None}
 
 
 async def test_a_revision_that_is_not_there_is_not_found(store: Store) -> None:

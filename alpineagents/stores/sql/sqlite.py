@@ -200,8 +200,14 @@ class SQLiteDatabase(Database):
         head_args, page_args = self._head.args(params), self._page.args(params)
 
         def fetch(db: sqlite3.Connection) -> tuple[Head | None, list[tuple[Any, ...]]]:
-            head = db.execute(self._head.sql, head_args).fetchone()
-            return (None, []) if head is None else (Head(*head), db.execute(self._page.sql, page_args).fetchall())
+            # Both of one moment: a State that is deleted between them would seem to have lost its rows.
+            db.execute("BEGIN")
+            try:
+                head = db.execute(self._head.sql, head_args).fetchone()
+                return (None, []) if head is None else (Head(*head), db.execute(self._page.sql, page_args).fetchall())
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
 
         head, rows = await settled(lambda: self._on_thread(fetch))
         return head, [EventRow(row[0], row[1], row[2], _from_text(row[3]), row[4], row[5], row[6]) for row in rows]
