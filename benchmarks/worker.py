@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -27,6 +28,9 @@ async def main(url: str, side: str, name: str, rounds: int) -> None:
                 await store.save(states[number])
                 taken.append(time.perf_counter() - begin)
 
+        # As docs/speed.md advises a process that keeps many States.
+        gc.collect()
+        gc.freeze()
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         start = time.monotonic()

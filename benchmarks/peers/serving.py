@@ -11,6 +11,7 @@ and its peer, because it runs in the peer's environment, where this project is n
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import statistics
@@ -121,6 +122,9 @@ class Served:
         await self._peer.open(given["place"])
         names = [f"w{given['worker']}-{n}" for n in range(given["states"])]
         self._racers = [await self._peer.start(name) for name in names]
+        # What docs/speed.md advises a process that keeps many States; every peer has it.
+        gc.collect()
+        gc.freeze()
 
     async def race(self, given: dict[str, Any]) -> dict[str, Any]:
         """Step all conversations at once until the time is over."""
