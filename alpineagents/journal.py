@@ -43,7 +43,8 @@ class Journal:
         self.lost: StateConflictError | None = None
         self._store, self._lease, self._saved = store, lease, saved
         self._key = StateKey(state.namespace, state.id)
-        self._writing = anyio.Lock()
+        # Without a pass through the event loop where nobody else writes, which is the rule.
+        self._writing = anyio.Lock(fast_acquire=True)
         self._told = state.saved_revision if store is not None else _end_of_last_run(state)
         self._claimed = False
 

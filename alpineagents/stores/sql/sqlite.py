@@ -292,7 +292,7 @@ async def _on_thread_of(driver: aiosqlite.Connection, function: Callable[[sqlite
 
 
 def _to_text(at: datetime) -> str:
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+    return at.astimezone(UTC).isoformat(" ", "microseconds")[:26]  # without the zone, as all are UTC
 
 
 def _from_text(text: str) -> datetime:
