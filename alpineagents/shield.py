@@ -35,18 +35,39 @@ async def settled(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
             return await function()
     import asyncio
 
-    return await outcome(asyncio.get_running_loop().create_task(function()))
+    loop = asyncio.get_running_loop()
+    told = loop.create_future()
+    task = loop.create_task(_telling(function, told))
+    try:
+        # Not the task itself: whoever is cancelled while awaiting one cancels it.
+        await told
+    except asyncio.CancelledError as error:
+        raise await _held_off(error, task) from task.exception()
+    return task.result()
+
+
+async def _telling(function: Callable[[], Coroutine[Any, Any, T]], told: asyncio.Future[None]) -> T:
+    try:
+        return await function()
+    finally:
+        # A callback of the task would say it one pass of the event loop later.
+        _wake(told)
 
 
 async def outcome(future: asyncio.Future[T]) -> T:
     """Await a future of asyncio to its end; a cancellation that came meanwhile goes on after it."""
     if (cancelled := await _until_done(future)) is not None:
-        # Now that there is one, the scope that cancels is held off: it would do so again and again.
-        with anyio.CancelScope(shield=True):
-            while again := await _until_done(future):
-                cancelled = again
-        raise cancelled from future.exception()
+        raise await _held_off(cancelled, future) from future.exception()
     return future.result()
+
+
+async def _held_off(cancelled: asyncio.CancelledError, future: asyncio.Future[Any]) -> asyncio.CancelledError:
+    """Wait until the future is done, and return the cancellation that goes on then."""
+    # Now that there is one, the scope that cancels is held off: it would do so again and again.
+    with anyio.CancelScope(shield=True):
+        while again := await _until_done(future):
+            cancelled = again
+    return cancelled
 
 
 async def _until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
@@ -63,7 +84,7 @@ async def _until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | N
     return None
 
 
-def _wake(waiter: asyncio.Future[None], _done: asyncio.Future[Any]) -> None:
+def _wake(waiter: asyncio.Future[None], _done: asyncio.Future[Any] | None = None) -> None:
     if not waiter.done():
         waiter.set_result(None)
 

@@ -41,25 +41,31 @@ class Writer:
         return {each.key: each.revision for each in appends}
 
 
+def added(groups: Groups, one: Append) -> asyncio.Task[Outcomes]:
+    return asyncio.create_task(groups.append(one))
+
+
 async def test_one_that_comes_alone_waits_for_nobody() -> None:
     """It is written in the next step of the event loop."""
     writer = Writer()
-    future = Groups(writer).add(append("a"))
+    waiting = added(Groups(writer), append("a"))
 
+    # One for the task here, one for the task that leads.
+    await asyncio.sleep(0)
     await asyncio.sleep(0)
 
     assert writer.groups == [["a 0"]]
     writer.let_on.set()
-    assert await future == {StateKey("", "a"): 1}
+    assert await waiting == {StateKey("", "a"): 1}
 
 
 async def test_what_comes_while_a_group_is_written_forms_the_next() -> None:
     """In the order it came."""
     writer = Writer()
     groups = Groups(writer)
-    first = groups.add(append("a"))
+    first = added(groups, append("a"))
     await writer.begun.wait()
-    rest = [groups.add(append(id)) for id in "bcd"]
+    rest = [added(groups, append(id)) for id in "bcd"]
     writer.let_on.set()
 
     await asyncio.gather(first, *rest)
@@ -75,7 +81,7 @@ async def test_no_task_is_left_when_nothing_waits() -> None:
     before = asyncio.all_tasks()
 
     for number in range(2):
-        await groups.add(append("a", number=number))
+        await groups.append(append("a", number=number))
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == before
 
@@ -88,7 +94,7 @@ async def test_two_appends_of_one_state_are_in_two_groups() -> None:
     writer.let_on.set()
     groups = Groups(writer)
 
-    futures = [groups.add(append("a", number=number)) for number in range(3)] + [groups.add(append("b"))]
+    futures = [added(groups, append("a", number=number)) for number in range(3)] + [added(groups, append("b"))]
     await asyncio.gather(*futures)
 
     assert writer.groups == [["a 0", "b 0"], ["a 1"], ["a 2"]]
@@ -102,8 +108,8 @@ async def test_a_group_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     writer.let_on.set()
     groups = Groups(writer)
 
-    small = [groups.add(append(id)) for id in "abcd"]
-    large = [groups.add(append("e", payload="x" * 1_000)), groups.add(append("f", payload="x" * 60))]
+    small = [added(groups, append(id)) for id in "abcd"]
+    large = [added(groups, append("e", payload="x" * 1_000)), added(groups, append("f", payload="x" * 60))]
     await asyncio.gather(*small, *large)
 
     assert writer.groups == [["a 0", "b 0", "c 0"], ["d 0"], ["e 0"], ["f 0"]]
@@ -114,9 +120,9 @@ async def test_an_error_is_told_to_its_group_only() -> None:
     writer = Writer()
     groups = Groups(writer)
     writer.error = KeyError("broken")
-    failed = [groups.add(append(id)) for id in "ab"]
+    failed = [added(groups, append(id)) for id in "ab"]
     await writer.begun.wait()
-    next_one = groups.add(append("c"))
+    next_one = added(groups, append("c"))
     writer.let_on.set()
 
     for future in failed:
@@ -126,29 +132,72 @@ async def test_an_error_is_told_to_its_group_only() -> None:
 
 
 async def test_a_waiter_that_goes_away_takes_nothing_with_it() -> None:
-    """Its own append and its neighbours' are written."""
+    """Its own append and its neighbours' are written; only then does its cancellation go on."""
     writer = Writer()
     groups = Groups(writer)
-    first = groups.add(append("a"))
+    first = added(groups, append("a"))
     await writer.begun.wait()
-    gone, other = groups.add(append("b")), groups.add(append("c"))
-    gone.cancel()
+    gone, other = added(groups, append("b")), added(groups, append("c"))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        gone.cancel()
+        await asyncio.sleep(0)
+    assert not gone.done()
     writer.let_on.set()
 
     await asyncio.gather(first, other)
+    with pytest.raises(asyncio.CancelledError):
+        await gone
 
     assert writer.groups == [["a 0"], ["b 0", "c 0"]]
 
 
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_cancellation_at_any_moment_of_a_write_comes_out(steps: int) -> None:
+    """Also between the end of the write and the moment when its waiter hears of it."""
+    writer = Writer()
+    groups = Groups(writer)
+    gone = added(groups, append("a"))
+    await writer.begun.wait()
+    writer.let_on.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    was_done = gone.done()
+    gone.cancel()
+
+    ended = await asyncio.wait([gone], timeout=5)
+
+    assert ended[0] == {gone}
+    assert gone.cancelled() != was_done
+    assert await groups.append(append("a", number=1)) == {StateKey("", "a"): 2}
+
+
+async def test_an_error_behind_a_cancellation_is_its_cause() -> None:
+    """Who looks finds what went wrong."""
+    writer = Writer()
+    groups = Groups(writer)
+    writer.error = KeyError("broken")
+    gone = added(groups, append("a"))
+    await writer.begun.wait()
+    gone.cancel()
+    await asyncio.sleep(0)
+    writer.let_on.set()
+
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await gone
+
+    assert isinstance(cancelled.value.__cause__, KeyError)
+
+
 def test_nobody_waits_for_a_group_of_an_event_loop_that_ends() -> None:
     """What is left when all tasks are cancelled is cancelled too, so the loop comes to its end."""
-    futures: list[asyncio.Future[Outcomes]] = []
+    tasks: list[asyncio.Task[Outcomes]] = []
 
     async def main() -> None:
         groups = Groups(Writer())
-        futures.extend(groups.add(append(id)) for id in "aa")
+        tasks.extend(added(groups, append(id)) for id in "aa")
         await asyncio.sleep(0)
 
     asyncio.run(main())
 
-    assert [future.cancelled() for future in futures] == [True, True]
+    assert [task.cancelled() for task in tasks] == [True, True]

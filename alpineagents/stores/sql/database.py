@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.util import await_only, greenlet_spawn
 
 from alpineagents.errors import StoreUnavailableError
-from alpineagents.shield import outcome, settled
+from alpineagents.shield import settled
 from alpineagents.stores.codec import EventRow
 from alpineagents.stores.header import StateKey
 from alpineagents.stores.sql.append import (
@@ -164,7 +164,7 @@ class Database(abc.ABC):
         Returns:
             The new revision; else what was found where it did not fit, None for no such State.
         """
-        outcomes = await outcome(self._groups.add(append))
+        outcomes = await self._groups.append(append)
         if append.key in outcomes:
             return outcomes[append.key]
         return await settled(lambda: self.append_alone(append))

@@ -1,8 +1,8 @@
 """
 Appends that wait at the same moment are written together, in one transaction.
 
-    add ──> waiting ──> a group ──> write ──> outcomes      one that comes alone is a group of one and waits for nobody;
-               ^───────────────────────┘                    what comes while a group is written forms the next one
+    append ──> waiting ─> a group ──> write ──> outcomes    one that comes alone is a group of one and waits for nobody;
+                  ^──────────────────────┘                  what comes while a group is written forms the next one
 
 A task leads as long as there are appends to write, and then ends: there is none to be started or stopped. It is no
 caller's, so an append that was added is written whatever becomes of the one who added it.
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from alpineagents.shield import outcome
 from alpineagents.stores.header import StateKey
 from alpineagents.stores.sql.append import Append, Outcomes
 
@@ -21,8 +22,27 @@ MOST_APPENDS = 100
 MOST_CHARACTERS = 1_000_000
 """Bounds of a group, so that none keeps the appends behind it waiting for long."""
 
-Entry = tuple[Append, asyncio.Future[Outcomes]]
 Write = Callable[[Sequence[Append]], Awaitable[Outcomes]]
+
+
+class _Entry:
+    """An append that waits for its group, and whoever waits for what comes of it."""
+
+    def __init__(self, append: Append, told: asyncio.Future[Outcomes]) -> None:
+        self.append, self.told = append, told
+        self.is_settled = False
+
+    def settle(self, outcomes: Outcomes | Exception | None) -> None:
+        """Tell what came of the group; None where the event loop ends before it was written."""
+        self.is_settled = True
+        if self.told.done():
+            return  # who waited was cancelled
+        if isinstance(outcomes, Exception):
+            self.told.set_exception(outcomes)
+        elif outcomes is None:
+            self.told.cancel()
+        else:
+            self.told.set_result(outcomes)
 
 
 class Groups:
@@ -35,45 +55,65 @@ class Groups:
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[_Entry] = deque()
         self._leader: asyncio.Task[None] | None = None
 
-    def add(self, append: Append) -> asyncio.Future[Outcomes]:
-        """Queue an append; the future gets what came of its group, or what the write raised."""
+    async def append(self, append: Append) -> Outcomes:
+        """
+        Write an append with those that wait at the same moment.
+
+        A cancellation goes on after it.
+
+        Returns:
+            What came of its group.
+
+        Raises:
+            Exception: what the write raised.
+        """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcomes] = loop.create_future()
-        self._waiting.append((append, future))
+        entry = _Entry(append, loop.create_future())
+        self._waiting.append(entry)
         if self._leader is None:
             self._leader = loop.create_task(self._lead())
-        return future
+        try:
+            return await entry.told
+        except asyncio.CancelledError as cancelled:
+            if not entry.is_settled:
+                # The cancellation has taken the future with it.
+                entry.told = loop.create_future()
+                try:
+                    await outcome(entry.told)
+                except Exception as error:
+                    raise cancelled from error
+            raise
 
     async def _lead(self) -> None:
-        group: list[Entry] = []
+        group: list[_Entry] = []
         try:
             while self._waiting:
                 group = self._next()
                 try:
-                    outcomes = await self._write([append for append, _ in group])
+                    outcomes: Outcomes | Exception = await self._write([entry.append for entry in group])
                 except Exception as error:  # noqa: BLE001  # raised where the append was asked for
-                    for future in _unsettled(group):
-                        future.set_exception(error)
-                else:
-                    for future in _unsettled(group):
-                        future.set_result(outcomes)
+                    outcomes = error
+                for entry in group:
+                    entry.settle(outcomes)
         finally:
             self._leader = None
             # Something is left only where the event loop ends, and nobody is to wait for that.
-            for future in _unsettled((*group, *self._waiting)):
-                future.cancel()
+            for entry in (*group, *self._waiting):
+                if not entry.is_settled:
+                    entry.settle(None)
             self._waiting.clear()
 
-    def _next(self) -> list[Entry]:
-        group: list[Entry] = []
-        left: list[Entry] = []
+    def _next(self) -> list[_Entry]:
+        group: list[_Entry] = []
+        left: list[_Entry] = []
         states: set[StateKey] = set()
         size = 0
         while self._waiting and len(group) < MOST_APPENDS:
-            append, _ = entry = self._waiting.popleft()
+            entry = self._waiting.popleft()
+            append = entry.append
             if append.key in states:
                 left.append(entry)
                 continue
@@ -86,7 +126,3 @@ class Groups:
         # In the order they came, so the oldest is in the next group for certain.
         self._waiting.extendleft(reversed(left))
         return group
-
-
-def _unsettled(entries: Iterable[Entry]) -> list[asyncio.Future[Outcomes]]:
-    return [future for _, future in entries if not future.done()]
