@@ -9,6 +9,7 @@ asyncio is imported where it runs already, so that importing the library does no
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -42,7 +43,8 @@ async def settled(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         # Not the task itself: whoever is cancelled while awaiting one cancels it.
         await told
     except asyncio.CancelledError as error:
-        raise await _held_off(error, task) from task.exception()
+        if (cancelled := await held_off(error, task)) is not None:
+            raise cancelled from task.exception()
     return task.result()
 
 
@@ -54,20 +56,21 @@ async def _telling(function: Callable[[], Coroutine[Any, Any, T]], told: asyncio
         _wake(told)
 
 
-async def outcome(future: asyncio.Future[T]) -> T:
-    """Await a future of asyncio to its end; a cancellation that came meanwhile goes on after it."""
-    if (cancelled := await _until_done(future)) is not None:
-        raise await _held_off(cancelled, future) from future.exception()
-    return future.result()
+async def held_off(cancelled: asyncio.CancelledError, future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """
+    Wait until the future is done, although a cancellation has come.
 
-
-async def _held_off(cancelled: asyncio.CancelledError, future: asyncio.Future[Any]) -> asyncio.CancelledError:
-    """Wait until the future is done, and return the cancellation that goes on then."""
-    # Now that there is one, the scope that cancels is held off: it would do so again and again.
+    Returns:
+        The cancellation that goes on then. None where it is that of a scope, which says it again at the next point: so
+        what is settled in a `finally` of a cancelled scope has its result.
+    """
+    # anyio says in the error which scope cancels; asyncio's own cancel says nothing.
+    is_of_a_scope = bool(cancelled.args) and anyio.current_effective_deadline() == -math.inf
+    held: asyncio.CancelledError | None = None if is_of_a_scope else cancelled
     with anyio.CancelScope(shield=True):
         while again := await _until_done(future):
-            cancelled = again
-    return cancelled
+            held = again
+    return held
 
 
 async def _until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:

@@ -93,6 +93,54 @@ async def test_a_timeout_of_anyio_waits_for_the_work(anyio_backend: str) -> None
     assert work.ended
 
 
+async def test_work_in_the_clean_up_of_a_cancelled_scope_gives_its_result(anyio_backend: str) -> None:
+    """However often it is done: what depends on the result is done too."""
+    results: list[int] = []
+
+    async def work() -> int:
+        await anyio.sleep(0.01)
+        return len(results)
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            for _ in range(3):
+                results.append(await settled(work))  # noqa: PERF401
+    assert scope.cancelled_caught
+    assert results == [0, 1, 2]
+
+
+async def test_a_task_that_is_cancelled_in_a_cancelled_scope_hears_of_it() -> None:
+    """The scope takes its own cancellation out, not that of the task."""
+    entered = asyncio.Event()
+    results: list[int] = []
+
+    async def work() -> int:
+        entered.set()
+        await asyncio.sleep(0.05)
+        return 1
+
+    async def main() -> None:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                results.append(await settled(work))
+        results.append(2)
+        await anyio.sleep_forever()
+
+    task = asyncio.create_task(main())
+    await entered.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert results == []
+
+
 async def test_a_task_that_is_cancelled_waits_for_the_work() -> None:
     """asyncio's own cancel goes through any shield of anyio, so the work runs in a task of its own."""
     work = Work()

@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from alpineagents.shield import outcome
+from alpineagents.shield import held_off
 from alpineagents.stores.header import StateKey
 from alpineagents.stores.sql.append import Append, Outcomes
 
@@ -77,15 +77,14 @@ class Groups:
             self._leader = loop.create_task(self._lead())
         try:
             return await entry.told
-        except asyncio.CancelledError as cancelled:
-            if not entry.is_settled:
-                # The cancellation has taken the future with it.
-                entry.told = loop.create_future()
-                try:
-                    await outcome(entry.told)
-                except Exception as error:
-                    raise cancelled from error
-            raise
+        except asyncio.CancelledError as error:
+            if entry.is_settled:
+                raise
+            # The cancellation has taken the future with it.
+            entry.told = loop.create_future()
+            if (cancelled := await held_off(error, entry.told)) is not None:
+                raise cancelled from entry.told.exception()
+            return entry.told.result()
 
     async def _lead(self) -> None:
         group: list[_Entry] = []
