@@ -10,9 +10,9 @@ and at the end what stores and runs use.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
-import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
@@ -472,7 +472,7 @@ class State:
     def append_id(self) -> str:
         """Names the append that will save the next unsaved Event, over all attempts at it."""
         if self._append_id is None:
-            self._append_id = uuid.uuid4().hex
+            self._append_id = os.urandom(16).hex()
         return self._append_id
 
     def drop_unsaved(self, run_id: str) -> None:

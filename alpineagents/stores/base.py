@@ -347,8 +347,8 @@ class Store:
                 f"State {state.id!r} has nothing to save yet. Give it a message first: "
                 'state.add_message(Message.user("…"))'
             )
-        while state.unsaved:
-            ended = [event for event in state.unsaved if isinstance(event, RunStopped)]
+        while unsaved := state.unsaved:
+            ended = [event for event in unsaved if isinstance(event, RunStopped)]
             if lease is None and ended and ended[-1].run_id is not None:
                 # The end of a run that could not be saved when it came gives the State up now.
                 lease = Lease(ended[-1].run_id, 0.0)

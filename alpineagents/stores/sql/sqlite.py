@@ -130,7 +130,8 @@ class SQLiteDatabase(Database):
 
     def _writer(self, append: Append) -> Callable[[sqlite3.Connection], Outcome]:
         params = append.params()
-        params["created_at"] = _to_text(append.header.created_at)
+        if not append.expected:
+            params["created_at"] = _to_text(append.header.created_at)
         params["follows"] = None if append.header.follows is None else _to_text(append.header.follows)
         params["updated_at"] = _to_text(datetime.now(UTC))
         move = self._update if append.expected else self._insert

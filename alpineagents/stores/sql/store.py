@@ -43,7 +43,7 @@ from alpineagents.stores.header import (
 from alpineagents.stores.sql.append import Append, Outcome
 from alpineagents.stores.sql.database import Database, Head
 from alpineagents.stores.sql.databases import BACKENDS, Databases
-from alpineagents.stores.sql.errors import translated
+from alpineagents.stores.sql.errors import ERRORS, translate, translated
 from alpineagents.stores.sql.fork import BLOBS, READ_BLOB, Fork
 from alpineagents.stores.sql.headers import NAMESPACES, ONE, info_of, newest
 from alpineagents.stores.sql.urls import async_url
@@ -281,13 +281,13 @@ class SQLStore(Store):
         while True:
             tries += 1
             try:
-                with translated(place):
-                    return await work(database)
-            except StoreUnavailableError:
+                return await work(database)
+            except ERRORS as raised:
+                error = translate(raised, place)
                 # A connection that has died unnoticed uses up a statement's whole time, and a new one may do at once.
-                enough = database.waits_by_itself or tries > 1
-                if enough and time.monotonic() - start >= patience:
-                    raise
+                enough = (database.waits_by_itself or tries > 1) and time.monotonic() - start >= patience
+                if enough or not isinstance(error, StoreUnavailableError):
+                    raise error from raised
             await anyio.sleep(random.uniform(0.0, min(0.05 * 2**tries, 2.0)))
 
 
