@@ -166,17 +166,14 @@ def pin(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks beside the drivers; `-- --peers` first: beside other libraries. More arguments go to them."""
+    """Run the benchmarks beside the drivers and other libraries; arguments go to them: `-- --alone`, `-- --full`."""
     install_wheel(session, "tests")
-    if session.posargs[:1] != ["--peers"]:
-        session.run("python", "-m", "benchmarks", *session.posargs)
-        return
     session.install("matplotlib")
     # Beside the session's own environment, so that they are kept when that is made anew.
     environments = Path(session.virtualenv.location).with_name("bench-peers")
-    if not {"--alone", "--prove"}.intersection(session.posargs):
+    if not {"--alone", "--prove", "--help"}.intersection(session.posargs):
         session.run("python", "-m", "benchmarks.environments", str(environments))
-    session.run("python", "-m", "benchmarks.compare", "--environments", str(environments), *session.posargs[1:])
+    session.run("python", "-m", "benchmarks", "--environments", str(environments), *session.posargs)
 
 
 @nox.session

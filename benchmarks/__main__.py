@@ -1,95 +1,159 @@
-"""`python -m benchmarks`: what an append, many at once, a load and a list cost, as ratios to the driver alone."""
+"""
+`python -m benchmarks`: the library beside its peers and the drivers, with a table, curves and targets.
+
+All sides take turns in one run, so that a machine that is busy slows all. The lines that fall short of their target are
+named and are no error: times depend on the machine. `--prove` shows that the targets catch a slow-down.
+"""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import platform
-import tempfile
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
+from benchmarks import curves, drivers, growth, pair, race, report, start, targets
+from benchmarks.peers.catalog import ENVIRONMENTS
 
-from alpineagents import SQLStore
-from alpineagents.stores.sql.urls import async_url
-from benchmarks.figures import Figure, at_once, lists, processes, reading, room, steps, turn
-from benchmarks.raw import raw_of
-
-ROUNDS = 300
+ROOT = Path(__file__).parent.parent
+PARTS = ("drivers", "growth", "race", "against", "alone", "start")
 
 
-async def fill(url: str, number: int) -> None:
-    """Put so many headers into a database, each a second older than the one before."""
-    is_postgres = url.startswith("postgres")
-    columns = "(namespace, id, revision, status, created_at, updated_at, first_message, summary)"
-    values = "'', 'listed-' || i, 1, 'ready', {at}, {at}, 'hello', '{{}}'"
-    if is_postgres:
-        at = "CAST('2020-01-01' AS TIMESTAMPTZ) - make_interval(secs => i)"
-        rows = f"SELECT {values.format(at=at)} FROM generate_series(1, {number}) AS i"
-    else:
-        at = "strftime('%Y-%m-%d %H:%M:%S.000000', '2020-01-01', '-' || i || ' seconds')"
-        numbers = f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number})"
-        rows = f"{numbers} SELECT {values.format(at=at)} FROM n"
-    engine = create_async_engine(async_url(url))
-    async with engine.begin() as connection:
-        await connection.exec_driver_sql(f"INSERT INTO agent_states {columns} {rows}")
-    if is_postgres:
-        async with engine.connect() as connection:
-            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text("VACUUM ANALYZE"))
-    await engine.dispose()
+def main() -> None:
+    """Run what the arguments ask for, print the page and write the files."""
+    given = arguments()
+    with server(given.postgres) as postgres:
+        if given.prove:
+            prove()
+            return
+        figures: dict[str, Any] = {"about": about(given)}
+        figures["missing"] = missing = {}
+        peers = growth.chosen(postgres, alone=given.alone)
+        if "drivers" in given.parts:
+            figures["drivers"] = drivers.measure(postgres, rounds=300 if given.full else 120)
+        if "growth" in given.parts:
+            rounds, window = (5, 30) if given.full else (2, 10)
+            figures["growth"], why = growth.measure(
+                peers, given.environments, postgres, rounds=rounds, window=window, each=given.full
+            )
+            missing |= why
+        if "race" in given.parts:
+            rounds, seconds = (3, 5.0) if given.full else (1, 2.0)
+            figures["race"], why = race.measure(peers, given.environments, postgres, rounds=rounds, seconds=seconds)
+            missing |= why
+        if "against" in given.parts:
+            rounds = 3 if given.full else 1
+            figures["against"], why = pair.against(given.environments, rounds=rounds, states=states(given))
+            missing |= {pair.OLD.key: why} if why and not given.alone else {}
+        if "alone" in given.parts:
+            figures["alone"] = pair.alone(postgres, runs=1_000, flat_rounds=500 if given.full else 100)
+        if "start" in given.parts:
+            figures["start"] = start.measure(15 if given.full else 5)
+    figures["about"]["load_at_end"] = round(os.getloadavg()[0], 1)
+    write(figures, given.out)
 
 
-async def measure(name: str, url: str, rounds: int) -> list[Figure]:
-    """Measure one database."""
-    async with SQLStore(url, migrate=True) as store:
-        raw = raw_of(url)
-        figures = await room(store, raw, name)
-        figures += await steps(store, raw, rounds)
-        figures += await reading(store, raw)
-        figures += await at_once(store, url, rounds)
-        figures += await processes(url, rounds // 6)
-        figures += await lists(store, raw, lambda number: fill(url, number))
-        await raw.aclose()
-    return figures
-
-
-def table(name: str, figures: list[Figure]) -> None:
-    """Print what was measured."""
-    print(f"\n{name}\n\n| work | median | from | to | target | |\n|---|---|---|---|---|---|")
-    for figure in figures:
-        bound = "" if figure.target is None else f"{'≥' if figure.at_least else '≤'} {figure.target:g}"
-        words = "falls short" if figure.falls_short else ""
-        values = " | ".join(f"{value:,.2f}" for value in (figure.median, min(figure.values), max(figure.values)))
-        print(f"| {figure.name} | {values} | {bound} | {words} |")
-
-
-async def main() -> None:
-    """Run what the arguments ask for and print tables."""
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="appends of each kind (default: %(default)s)")
-    parser.add_argument(
-        "--postgres", default=os.environ.get("DATABASE_URL"), help="URL of an empty database (default: DATABASE_URL)"
+    parser.add_argument("--full", action="store_true", help="every step, more rounds: an hour, not minutes")
+    parser.add_argument("--alone", action="store_true", help="without the peers: this project and the drivers")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these (default: all)")
+    parser.add_argument("--environments", type=Path, help="the folder with an environment for each peer")
+    parser.add_argument("--postgres", help="URL of a server; 'off' for none (default: one of the tests', with fsync)")
+    parser.add_argument("--out", type=Path, default=Path("bench"), help="the folder for what is written")
+    parser.add_argument("--prove", action="store_true", help="slow the library down on purpose and see it caught")
+    return parser.parse_args()
+
+
+def states(given: argparse.Namespace) -> int:
+    """Return how many States run at once beside 0.7.1, which takes minutes for a hundred."""
+    return 100 if given.full else 20
+
+
+@contextmanager
+def server(named: str | None) -> Iterator[str | None]:
+    """Give the URL of a Postgres that writes to the disk: the named one, or a server of its own."""
+    if named:
+        yield None if named == "off" else named
+        return
+    sys.path.insert(0, str(ROOT / "tests"))
+    from postgres_server import PostgresServer, PostgresServerError
+
+    try:
+        own = PostgresServer(fsync="on", full_page_writes="on")
+    except PostgresServerError as error:
+        print(f"Without Postgres: {error}", file=sys.stderr)
+        yield None
+        return
+    with own:
+        yield own.url
+
+
+def about(given: argparse.Namespace) -> dict[str, Any]:
+    """Say what is measured, and where."""
+    asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    versions = {name: version(name) for name in ("alpineagents", "sqlalchemy", "aiosqlite", "asyncpg", "pydantic")}
+    pinned = dict(line[0].split("==") for line in ENVIRONMENTS.values())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {memory:.0f} GiB",
+        "cores": os.cpu_count(),
+        "python": f"Python {platform.python_version()}",
+        "versions": versions,
+        "peers": {} if given.alone else pinned,
+        "full": given.full,
+        "states": states(given),
+        "load_at_start": round(os.getloadavg()[0], 1),
+    }
+
+
+def write(figures: dict[str, Any], folder: Path) -> None:
+    """Print the page; write it, the figures and the curves."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = report.page(figures)
+    (folder / "speed.md").write_text(text, encoding="utf-8")
+    (folder / "speed.json").write_text(
+        json.dumps(figures, indent=2, ensure_ascii=False, default=asdict) + "\n", encoding="utf-8"
     )
-    parser.add_argument("--folder", help="where the SQLite file is made (default: the one for temporary files)")
-    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
-    given = parser.parse_args()
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start")
-    found: dict[str, list[Figure]] = {}
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        found["SQLite"] = await measure("SQLite", f"{folder}/bench.db", given.rounds)
-        table("SQLite", found["SQLite"])
-    if given.postgres:
-        found["Postgres"] = await measure("Postgres", given.postgres, given.rounds)
-        table("Postgres", found["Postgres"])
-    found["memory"] = await turn(given.rounds)
-    table("memory", found["memory"])
-    if given.json:
-        plain = {name: {figure.name: list(figure.values) for figure in figures} for name, figures in found.items()}
-        given.json.write_text(json.dumps(plain, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    drawn = curves.draw(figures["growth"], folder) if figures.get("growth") else []
+    print(text)
+    print("Written:", *[folder / "speed.md", folder / "speed.json", *drawn])
+
+
+def prove() -> None:
+    """Slow the library down in two ways, and end with an error unless the targets catch each of them."""
+    peers = [peer for peer in growth.chosen(None, alone=True) if peer.database == "SQLite"]
+    found: dict[str, dict[str, targets.Line]] = {}
+    for slow in ("", "append", "copy"):
+        grown, _ = growth.measure(peers, None, None, rounds=3, window=30, each=False, slow=slow)
+        flat = pair.flat(None, rounds=40, late=2_000, slow=slow)
+        lines = targets.lines({"growth": grown, "alone": {"flat_sqlite": flat}})
+        found[slow] = {line.name: line for line in lines}
+        missed = [line for line in lines if not line.is_met]
+        print(f"{slow or 'as it is'}: {len(missed)} lines fall short", *missed, sep="\n  ")
+
+    def is_caught(slow: str, word: str) -> bool:
+        # On a machine that is busy a line can fall short by itself; the slow-down must show in it all the same.
+        pairs = [(line, found[""][name]) for name, line in found[slow].items() if word in name]
+        return all(not line.is_met and line.figure > 1.2 * before.figure for line, before in pairs)
+
+    if not is_caught("append", "driver") or not is_caught("copy", "Event 10,000"):
+        raise SystemExit("a slow-down was not caught: targets.py has lost its teeth")
+    print("Both slow-downs are caught.")
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

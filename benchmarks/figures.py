@@ -46,11 +46,6 @@ class Figure:
         """The one in the middle."""
         return statistics.median(self.values)
 
-    @property
-    def falls_short(self) -> bool:
-        """Whether it is on the wrong side of its target."""
-        return self.target is not None and (self.median < self.target if self.at_least else self.median > self.target)
-
 
 async def clocked(work: Callable[[], Awaitable[object]]) -> float:
     """Return the microseconds that the work takes."""

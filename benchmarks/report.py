@@ -11,7 +11,12 @@ from benchmarks.targets import lines
 
 def page(figures: dict[str, Any]) -> str:
     """Write the whole page."""
-    return "\n".join([*head(figures), *growth(figures), *race(figures), *rest(figures), *short(figures)]) + "\n"
+    return (
+        "\n".join(
+            [*head(figures), *drivers(figures), *growth(figures), *race(figures), *rest(figures), *short(figures)]
+        )
+        + "\n"
+    )
 
 
 def head(figures: dict[str, Any]) -> Iterator[str]:
@@ -25,6 +30,17 @@ def head(figures: dict[str, Any]) -> Iterator[str]:
     for key, why in figures.get("missing", {}).items():
         yield f"Missing: {key} ({why})."
     yield ""
+
+
+def drivers(figures: dict[str, Any]) -> Iterator[str]:
+    """The store beside the driver alone."""
+    for name, found in figures.get("drivers", {}).items():
+        yield f"### {name}, beside the driver alone\n" if name != "memory" else "### In memory\n"
+        yield row(["", "median", "from", "to"])
+        yield row(["---"] * 4)
+        for one in found:
+            yield row([one.name, *(f"{value:,.2f}" for value in (one.median, min(one.values), max(one.values)))])
+        yield ""
 
 
 def growth(figures: dict[str, Any]) -> Iterator[str]:

@@ -43,11 +43,21 @@ class Line:
 def lines(figures: dict[str, Any]) -> list[Line]:
     """Return every line that the figures allow."""
     return [
+        *of_drivers(figures.get("drivers", {})),
         *of_growth(figures.get("growth", {})),
         *of_alone(figures.get("alone", {}), figures.get("start", {})),
         *of_pair(figures.get("against", {})),
         *of_race(figures.get("race", {})),
     ]
+
+
+def of_drivers(found: dict[str, Any]) -> Iterator[Line]:
+    """What has a target beside the driver alone."""
+    for database, figures in found.items():
+        for one in figures:
+            if one.target is not None:
+                unit = "ms" if one.name.endswith(", ms") else "×"
+                yield Line(f"{database}: {one.name}", one.median, one.target, at_most=not one.at_least, unit=unit)
 
 
 def of_growth(growth: dict[str, Any]) -> Iterator[Line]:
