@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -125,6 +126,10 @@ async def _settle(coroutine: Coroutine[Any, Any, T], outcome: Future[T]) -> None
         outcome.set_exception(error)
 
 
+serves_a_thread: ContextVar[bool] = ContextVar("alpineagents_serves_a_thread", default=False)
+"""Whether what runs here is waited for in a worker thread: a place among those may not be waited for then."""
+
+
 def run_in_portal(
     portal: BlockingPortal, function: Callable[[], Coroutine[Any, Any, T]], *, called: str, instead: str
 ) -> T:
@@ -140,6 +145,7 @@ def run_in_portal(
     async def settle() -> Future[T]:
         # Nothing is raised in the portal, which what is no Exception would end.
         outcome: Future[T] = Future()
+        serves_a_thread.set(True)
         try:
             outcome.set_result(await function())
         except anyio.get_cancelled_exc_class():

@@ -24,6 +24,8 @@ import anyio.to_thread
 import sniffio
 from anyio._core._eventloop import threadlocals
 
+from alpineagents.sync import serves_a_thread
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -64,8 +66,12 @@ async def in_thread(function: Callable[[], T]) -> T:
 
     It sees the caller's context variables, and `anyio.from_thread` works in it.
     """
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    if serves_a_thread.get():
+        # As many tools as there are places may wait for a State below them, whose tools would wait for a place.
+        limiter = anyio.CapacityLimiter(1)
     if sniffio.current_async_library() != "asyncio":
-        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=limiter)
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -84,7 +90,7 @@ async def in_thread(function: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(partial(_tell, done, result))
 
-    async with anyio.to_thread.current_default_thread_limiter():
+    async with limiter:
         try:
             worker = _idle.pop()
         except IndexError:

@@ -238,3 +238,40 @@ def test_a_context_of_no_run_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="this ToolContext is of no run"):
         guide("never").run_sync("Go", context=context)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("runs", [1, 45])
+def test_more_of_them_than_there_are_threads_come_to_their_end(runs: int, backend: str) -> None:
+    """The tools of children need threads while those of their parents are kept by waiting, in one run or in many."""
+    calls = 45 // runs
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    below = Agent(FakeModel(lambda request: tool_call("look") if len(request.messages) == 1 else "ok"), tools=[look])
+
+    @tool(idempotent=True)
+    def ask(context: ToolContext) -> Any:
+        """Ask."""
+        return below.copy(name="guide").run_sync("Look", context=context)
+
+    def respond(request: Request) -> Any:
+        return [tool_call("ask") for _ in range(calls)] if len(request.messages) == 1 else "done"
+
+    async def main() -> None:
+        agent = Agent(FakeModel(respond), tools=[ask])
+        answers: list[object] = []
+
+        async def run() -> None:
+            answers.append(await agent.run("Go"))
+
+        with anyio.fail_after(PATIENCE_SECONDS):
+            async with anyio.create_task_group() as group:
+                for _ in range(runs):
+                    group.start_soon(run)
+        assert answers == ["done"] * runs
+
+    anyio.run(main, backend=backend)
