@@ -20,7 +20,7 @@ RULES = 1
 
 _SAME = (
     *("created_at", "queued", "turn", "usage", "stopped", "run_id", "agent", "cancelled_by", "unserved_cancel_by"),
-    *("first_message", "parent"),
+    *("first_message", "parent", "forked_as"),
 )
 """The fields that a checkpoint takes over as they are."""
 

@@ -81,11 +81,13 @@ class RunStarted(_Event):
     Attributes:
         agent: who runs; None where it is the same as in the run before.
         parent: the call that this State serves; None where it serves none, or the same as in the run before.
+        fork: the State's own id in the first run of a fork: what was open before was begun in another State.
     """
 
     kind: Literal["run_started"] = "run_started"
     agent: AgentInfo | None = None
     parent: ParentCall | None = Field(default=None, exclude_if=_is_default)
+    fork: Text = Field(default="", exclude_if=_is_default)
 
 
 class MessageAdded(_Event):
@@ -275,6 +277,7 @@ class Checkpoint(_Fact):
     first_message: Text = Field(default="", exclude_if=_is_default)
     always_allowed: tuple[str, ...] = Field(default=(), exclude_if=_is_default)
     parent: ParentCall | None = Field(default=None, exclude_if=_is_default)
+    forked_as: Text = Field(default="", exclude_if=_is_default)
     decided_below: tuple[tuple[str, Text], ...] = Field(default=(), exclude_if=_is_default)
     extra_data: Json = Field(default=None, exclude_if=_is_default)
     stop_reason: str = Field(default="", exclude_if=_is_default)

@@ -132,6 +132,9 @@ def _run_started(draft: _Draft, event: RunStarted) -> None:
     draft.cancelled_by = None
     draft.decided_below = frozenset()
     draft.parent = event.parent or draft.parent
+    if event.fork:
+        draft.forked_as = event.fork
+        draft.always_allowed = frozenset()
     if event.agent is not None:
         draft.agent = event.agent
     elif draft.agent is None:

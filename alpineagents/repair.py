@@ -76,6 +76,9 @@ def repairs(
         decided = state.result is not None or state.approval is not None
         known = tools.get(state.call.name)
         tool = None if known is None else known.for_call(state.call.args)
+        if forked and state.result is None and state.approval == "approved" and state.request is not None:
+            # A person allowed one call of it, which is made there.
+            yield asking(state.call, tool, state.request.question)
         again = tool is not None and tool.read_only if forked else may_run_again(tool)
         if decided or not state.starts or again:
             continue

@@ -199,9 +199,11 @@ class Run:
     async def _claim(self) -> None:
         value = self.state.snapshot()
         about = self.agent.describe()
-        forked = self.state.is_fork  # as it was found: a child says so of itself with its first run
+        # As it was found: a child and a fork say so of themselves with their first run.
+        forked = self.state.is_new_fork
         try:
-            self.journal.add(RunStarted, agent=None if value.agent == about else about, parent=self._parent())
+            told = {"agent": None if value.agent == about else about, "fork": self.state.id if forked else ""}
+            self.journal.add(RunStarted, parent=self._parent(), **told)
             for call in value.calls.values():
                 if call.starts and call.result is None:
                     tool = self.agent.tools.get(call.call.name)

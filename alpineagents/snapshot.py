@@ -122,6 +122,7 @@ class StateSnapshot:
             None if nobody did, or something was said or decided since.
         always_allowed: the signatures of tools whose calls need no further approval here.
         parent: the call that this State serves; None where it serves none.
+        forked_as: the id of the last fork that had a run of its own; "" where there was none.
         decided_below: calls of States that serve this one, as (State, call), decided since its last run began.
     """
 
@@ -142,6 +143,7 @@ class StateSnapshot:
     first_message: str = ""
     always_allowed: frozenset[str] = frozenset()
     parent: ParentCall | None = None
+    forked_as: str = ""
     decided_below: frozenset[tuple[str, str]] = frozenset()
     _data: dict[str, JsonValue] = field(default_factory=dict)
     _finish: StoppedByFinish | None = None

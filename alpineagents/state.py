@@ -212,6 +212,11 @@ class State:
         """Whether it was forked from the State `parent_id`, and goes its own way."""
         return self.parent_id is not None and not self.is_child
 
+    @property
+    def is_new_fork(self) -> bool:
+        """Whether it is a fork that has not run yet: what is open in it was begun in the State `parent_id`."""
+        return self.is_fork and self._value.forked_as != self._id
+
     def snapshot(self) -> StateSnapshot:
         """Return the value of the State as it is now; it costs nothing and never changes."""
         return self._value

@@ -423,12 +423,14 @@ class Store:
         """
         return await self.save((await self.load(id, revision)).fork(id=new_id))
 
-    async def _header_at(self, key: StateKey, revision: int | None) -> StateHeader | None:
-        """Return what the fold says at an earlier revision; None for the last one, whose header is there."""
-        if revision is None:
-            return None
+    async def _forked_at(self, key: StateKey, revision: int | None) -> tuple[int | None, StateHeader | None]:
+        """Return where to fork, and what the fold says there; None and None for the end, where its own header does."""
+        if revision is None and (await self.info(key)).status != "waiting":
+            return None, None
         state = await self.load(key.id, revision)
-        return header_of(state.snapshot(), follows=state.history[-1].at, parent_id=key.id)
+        return state.revision, header_of(
+            state.snapshot(), follows=state.history[-1].at, parent_id=key.id, is_new_fork=True
+        )
 
     async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
         """Return the history and the id of the parent, which backends that keep one can give without another read."""
@@ -718,7 +720,13 @@ async def append_unsaved(append: Append, key: StateKey, state: State, lease: Lea
         StoreError: the backend returned no new revision, which would have the append tried for ever.
     """
     unsaved, expected = state.unsaved, state.saved_revision
-    header = header_of(state.snapshot(), follows=state.follows, parent_id=state.parent_id, lease=lease)
+    header = header_of(
+        state.snapshot(),
+        follows=state.follows,
+        parent_id=state.parent_id,
+        lease=lease,
+        is_new_fork=state.is_new_fork,
+    )
     landed = await append(key, unsaved, expected=expected, header=header, append_id=state.append_id)
     if landed <= expected:
         name = type(getattr(append, "__self__", append)).__name__

@@ -148,18 +148,33 @@ def status_of_fork(status: Status) -> Status:
     return "ready" if status == "running" else status
 
 
+def forked_status(value: StateSnapshot) -> Status:
+    """
+    Return what lists say of a fork that has not run yet.
+
+    One that waits only for States which serve the State that it is of would wait for ever: nobody decides there for it.
+    """
+    waits = any(call.waits for call in value.calls.values())
+    return "ready" if value.status == "waiting" and not waits else status_of_fork(value.status)
+
+
 def header_of(
     value: StateSnapshot,
     *,
     follows: datetime | None = None,
     parent_id: str | None = None,
     lease: Lease | None = None,
+    is_new_fork: bool = False,
 ) -> StateHeader:
-    """Return the header that belongs to a value."""
+    """
+    Return the header that belongs to a value.
+
+    Args:
+        is_new_fork: whether it is that of a fork which has not run yet.
+    """
     assert value.created_at is not None, "a State without Events has no header"
-    is_free = parent_id is not None and lease is None
     return StateHeader(
-        status=status_of_fork(value.status) if is_free else value.status,
+        status=forked_status(value) if is_new_fork and not (lease and lease.seconds) else value.status,
         created_at=value.created_at,
         first_message=column_text(value.first_message),
         summary=summary_of(value),

@@ -136,7 +136,7 @@ class MemoryStore(Store):
     async def fork(self, id: str, new_id: str, revision: int | None = None) -> int:
         await self._enter()
         key, new = self.key(id), self.key(new_id)
-        header = await self._header_at(key, revision)
+        revision, header = await self._forked_at(key, revision)
         with self._lock:
             kept = self._find(key)
             if new in self._kept:

@@ -19,7 +19,7 @@ from alpineagents.fold import apply, fold
 from alpineagents.messages import Message
 from alpineagents.snapshot import StateSnapshot
 from alpineagents.stores.base import Store
-from alpineagents.stores.header import StateInfo, header_of, status_of_fork, summary_of
+from alpineagents.stores.header import StateInfo, forked_status, header_of, summary_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ async def _problems(store: Store, info: StateInfo) -> AsyncIterator[str]:
         yield problem
     value = state.snapshot()
     header = header_of(value)
-    forked = None if info.parent_id is None else status_of_fork(value.status)
+    forked = forked_status(value) if state.is_new_fork else value.status
     expected = {
         "status": header.status,
         "created_at": header.created_at,

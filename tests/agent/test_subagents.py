@@ -638,6 +638,45 @@ async def test_a_fork_does_not_take_over_a_child_that_works(store: Store) -> Non
     assert waiting.parent_id == "s"
 
 
+async def test_a_fork_carries_on_the_children_of_its_own_runs(store: Store) -> None:
+    """Only what it found open was begun elsewhere."""
+    till = Till()
+
+    def boss(request: Request) -> Any:
+        last = request.messages[-1]
+        if last.tool_results:
+            return last.tool_results[0].text
+        return tool_call("clerk", prompt="5") if last.text == "Pay" else "Hello"
+
+    agent = Agent(FakeModel(boss), tools=[till.clerk()], store=store)
+    await agent.run("Hi", id="s")
+    await store.fork("s", "t")
+    await agent.resume("t", "Pay")
+    [waiting] = await store.approvals()
+    await store.approve("t", waiting.call_id, by="Ada")
+
+    assert await agent.resume("t") == "It is paid."
+
+    fork = await store.load("t")
+    assert outcomes(fork) == {"clerk": "ok"}
+    assert till.paid == [5]
+
+
+async def test_a_fork_of_a_state_that_waits_for_a_child_is_ready(store: Store) -> None:
+    """The child serves the first State, so nobody would ever decide for the fork."""
+    till = Till()
+    await Agent(head("5"), tools=[till.clerk()], store=store).run("Go", id="s")
+
+    await store.fork("s", "t")
+    await store.save((await store.load("s")).fork(id="u"))
+
+    assert {info.id: info.status for info in await store.list() if info.id in "stu"} == {
+        "s": "waiting",
+        "t": "ready",
+        "u": "ready",
+    }
+
+
 async def test_a_decision_counts_in_the_state_whose_id_was_given(store: Store) -> None:
     """A fork has no part in the children of its origin; what waits in its own history is decided for it alone."""
     till = Till()
@@ -658,7 +697,7 @@ async def test_a_decision_counts_in_the_state_whose_id_was_given(store: Store) -
     assert statuses == {
         "s": "waiting",
         waiting.state_id: "waiting",
-        "fork": "waiting",
+        "fork": "ready",
         "fork-of-child": "ready",
     }
     await store.approve("s", waiting.call_id, by="Ada")

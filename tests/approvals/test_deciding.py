@@ -310,6 +310,23 @@ async def test_an_approval_for_always_counts_in_its_state(store: Store, till: Ti
     assert [each.args for each in await store.approvals()] == [{"amount": 3}, {"amount": 4}]
 
 
+async def test_an_approval_counts_where_it_was_given(store: Store, till: Till) -> None:
+    """In a fork, what was approved before and not made yet is asked about again, and no "always" goes with it."""
+    (call,) = (await till.waiting(store, tool_call("pay", amount=1))).pending_calls
+    await store.approve("s", call.id, by="Ada", always="state")
+    await store.fork("s", "t")
+
+    assert await till.agent(store, "unasked").resume("t") is None
+    assert till.paid == []
+    await store.approve("t", call.id, by="Ben")
+    assert await till.agent(store, tool_call("pay", amount=2)).resume("t") is None
+    assert [(each.state_id, each.args) for each in await store.approvals()] == [("t", {"amount": 2})]
+    assert till.paid == [1]
+
+    assert await till.agent(store, tool_call("pay", amount=3), "All.").resume("s") == "All."
+    assert till.paid == [1, 1, 3]
+
+
 def let_it_expire(payload: dict[str, Any]) -> None:
     payload["expires_at"] = "2020-01-01T00:00:00Z"
 

@@ -136,8 +136,8 @@ async def test_a_header_is_not_put_on_another_states_rows(sql_store: SQLStore) -
     await saved(sql_store, "s", "a", "b")
 
     class Slow(SQLStore):
-        async def _header_at(self, *args: Any) -> Any:
-            header = await super()._header_at(*args)
+        async def _forked_at(self, *args: Any) -> Any:
+            header = await super()._forked_at(*args)
             await self.delete("s")
             await saved(self, "s", "c", "d")
             return header

@@ -116,9 +116,10 @@ def test_every_field_of_every_kind_is_in_the_corpus() -> None:
 def test_every_field_of_a_checkpoint_is_in_the_corpus() -> None:
     """With a value that is not its default in some row, but for the rules, of which there is one set."""
     filled: set[str] = set()
-    for event in history_of("v1-checkpoint"):
-        if isinstance(event, ContextChanged) and event.checkpoint is not None:
-            filled |= set(event.checkpoint.model_dump(exclude_defaults=True))
+    for version in VERSIONS:
+        for event in history_of(version):
+            if isinstance(event, ContextChanged) and event.checkpoint is not None:
+                filled |= set(event.checkpoint.model_dump(exclude_defaults=True))
 
     assert filled | {"rules"} == set(Checkpoint.model_fields)
 

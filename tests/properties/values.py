@@ -129,7 +129,7 @@ patch_ops = st.builds(PatchOp, op=st.sampled_from(["add", "remove", "replace"]),
 _columns = {"revision": st.integers(1, 2**63 - 1), "at": instants, "run_id": st.none() | names}
 
 events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(RunStarted, agent=st.none() | agents, **_columns),
+    st.builds(RunStarted, agent=st.none() | agents, fork=texts, **_columns),
     st.builds(MessageAdded, message=messages, **_columns),
     st.builds(ModelRequested, model=names, **_columns),
     st.builds(ModelReplied, message=messages, usage=usages, stop_reason=names, model=names, **_columns),

@@ -119,7 +119,7 @@ class FileStore(Store):
 
     async def fork(self, id: str, new_id: str, revision: int | None = None) -> int:
         key, new = self.key(id), self.key(new_id)
-        header = await self._header_at(key, revision)
+        revision, header = await self._forked_at(key, revision)
         landed = await self._settled(lambda: self._folder(new).fork_of(self._folder(key), revision, header))
         if landed is None:
             raise (

@@ -197,7 +197,7 @@ class SQLStore(Store):
 
     async def fork(self, id: str, new_id: str, revision: int | None = None) -> int:
         key, new = self.key(id), self.key(new_id)
-        header = await self._header_at(key, revision)
+        revision, header = await self._forked_at(key, revision)
         copy = Fork(key, new.id, revision, header, uuid.uuid4().hex)
         if landed := await self._call(lambda database: database.fork(copy)):
             return landed
@@ -282,8 +282,8 @@ class SQLStore(Store):
             tries += 1
             try:
                 return await work(database)
-            except ERRORS as raised:
-                error = translate(raised, place)
+            except (*ERRORS, StoreUnavailableError) as raised:
+                error = raised if isinstance(raised, StoreUnavailableError) else translate(raised, place)
                 # A connection that has died unnoticed uses up a statement's whole time, and a new one may do at once.
                 enough = (database.waits_by_itself or tries > 1) and time.monotonic() - start >= patience
                 if enough or not isinstance(error, StoreUnavailableError):

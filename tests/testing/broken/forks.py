@@ -10,8 +10,9 @@ from broken.base import Broken
 class ForksTheLastHeader(Broken):
     """Copies the header as it is, whatever the revision."""
 
-    async def _header_at(self, key: Any, revision: Any) -> Any:
-        await super()._header_at(key, revision)
+    async def _forked_at(self, key: Any, revision: Any) -> Any:
+        at, _ = await super()._forked_at(key, revision)
+        return at, None
 
 
 class ForksOnePage(Broken):
