@@ -20,7 +20,7 @@ from alpineagents.approvals import EXPIRY, decision, is_over
 from alpineagents.digests import digest_of, seal_of, signature_of
 from alpineagents.events import ApprovalDecided, ApprovalRequested, ToolFinished
 from alpineagents.messages import Image, TextBlock, ToolCall
-from alpineagents.permissions import Allow, Ask, Deny, Permissions, ToolRequest, Verdict
+from alpineagents.permissions import Allow, Ask, Decision, Deny, Permissions, ToolRequest, Verdict
 from alpineagents.repair import Step, asking, closing_calls
 from alpineagents.snapshot import CallState
 from alpineagents.state import State
@@ -106,13 +106,7 @@ async def _ask_rules(
         if made.stop and passed.stopped is None:
             passed.stopped = StoppedByPermission(call=call.call, reason=made.reason)
         return
-    if call.approval == "approved":
-        decided = call.decision
-        answered = decided is not None and bool(decided.seal) and decided.digest == digest_of(signature, call.call.args)
-    else:
-        # A call that was started was allowed then; what becomes of it after a crash is settled elsewhere.
-        answered = isinstance(made, Allow) or call.starts > 0 or signature in run.state.snapshot().always_allowed
-    if answered:
+    if await _is_allowed(run, call, signature, made):
         passed.ready[call.call.id] = values
     elif call.approval is None and (found := await _standing(run, signature)) is not None:
         note = f"allowed in all States since {found.at:%Y-%m-%d %H:%M} UTC"
@@ -121,6 +115,24 @@ async def _ask_rules(
         passed.ready[call.call.id] = values
     else:
         passed.steps.append(_asking(call, tool, made if isinstance(made, Ask) else Ask()))
+
+
+async def _is_allowed(run: Run, call: CallState, signature: str, made: Decision) -> bool:
+    """
+    Tell whether a call needs nobody's word any more.
+
+    One that a dead process started is looked at as any other: what was decided on it counts for the tool and the
+    arguments that it was decided on, and what the rules say now counts otherwise.
+    """
+    decided, asked = call.decision, call.request
+    if decided is None:
+        return isinstance(made, Allow) or signature in run.state.snapshot().always_allowed
+    if not decided.seal or decided.digest != digest_of(signature, call.call.args):
+        return False
+    if decided.args is None and (asked is None or asked.digest != decided.digest):
+        # It answered no question: what is allowed in all States allowed this call, which may be taken back since.
+        return isinstance(made, Allow) or await _standing(run, signature) is not None
+    return True
 
 
 async def _standing(run: Run, signature: str) -> AlwaysAllowed | None:
