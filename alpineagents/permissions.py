@@ -176,7 +176,7 @@ def allow(
         when: only calls for which this function of the ToolRequest, sync or async, is true.
 
     Raises:
-        ConfigError: a name is no text, or `when` no function.
+        ConfigError: a name is no text, a hint no bool, or `when` no function.
 
     Example:
         >>> allow("read_*", read_only=True)
@@ -235,7 +235,11 @@ def ask(
 
 
 def _hints(*wanted: bool | None) -> tuple[tuple[str, bool], ...]:
-    named = zip(("read_only", "destructive", "idempotent", "open_world"), wanted, strict=True)
+    named = tuple(zip(("read_only", "destructive", "idempotent", "open_world"), wanted, strict=True))
+    for hint, value in named:
+        if value is not None and not isinstance(value, bool):
+            # No tool says so of itself: a denial would match no call, and let all of them through.
+            raise ConfigError(f"{hint}={value!r:.80} of a rule is neither True nor False: allow({hint}=True)")
     return tuple((hint, value) for hint, value in named if value is not None)
 
 

@@ -33,7 +33,7 @@ def functions_of(tool_name: str, flags: Mapping[str, Hint]) -> dict[str, HintFun
         if isinstance(value, bool):
             continue
         if name not in UNSAFE or not callable(value) or not _takes_one(value):
-            kinds = "True, False or a function of the arguments" if name in UNSAFE else "True or False"
+            kinds = "True, False or a sync function of the arguments" if name in UNSAFE else "True or False"
             example = "read_only=lambda args: args['method'] == 'GET'" if name in UNSAFE else f"{name}=True"
             raise ToolDefinitionError(f"{name}={value!r:.80} of tool {tool_name!r} is not {kinds}: @tool({example})")
         functions[name] = value

@@ -352,6 +352,9 @@ def test_what_is_no_rule_is_refused_at_once(permissions: Any, message: str) -> N
         lambda: allow(""),
         lambda: allow(5),
         lambda: deny(when=5),
+        lambda: deny(destructive="yes"),
+        lambda: allow(read_only=1),
+        lambda: ask(open_world=lambda _args: True),
     ],
 )
 def test_a_decision_that_cannot_work_is_refused(make: Callable[[], object]) -> None:

@@ -110,8 +110,8 @@ async def _async(args: Mapping[str, Any]) -> bool:
 @pytest.mark.parametrize(
     "settings, said",
     [
-        ({"read_only": "yes"}, "is not True, False or a function of the arguments"),
-        ({"read_only": _async}, "read_only=lambda args: "),
+        ({"read_only": "yes"}, "is not True, False or a sync function of the arguments: @tool(read_only=lambda args: "),
+        ({"read_only": _async}, "is not True, False or a sync function of the arguments"),
         ({"idempotent": lambda: True}, "idempotent"),
         ({"needs_approval": only_looks}, "is not True or False: @tool(needs_approval=True)"),
         ({"parallel": 1}, "@tool(parallel=True)"),
