@@ -86,7 +86,8 @@ def loop(
     """
     if turn is not None:
         raise ConfigError(f"@loop says when to stop: {_EXAMPLE}")
-    conditions = (until,) if callable(until) else tuple(until or ())
+    given = (until,) if callable(until) else until
+    conditions = tuple(given) if isinstance(given, Iterable) else ()
     if not conditions or not all(callable(condition) for condition in conditions):
         raise ConfigError(f"until is a function of the State, or several: {_EXAMPLE}")
     for condition in conditions:

@@ -12,7 +12,6 @@ import fnmatch
 import hashlib
 import inspect
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
@@ -30,6 +29,9 @@ log = logging.getLogger("alpineagents")
 
 NOBODY = "permissions"
 """Who refuses a call that no rule allows."""
+
+MAX_EXPIRES_IN = 10 * 365 * 86_400
+"""Seconds that a question may wait: far more, and the instant at which it is over has no date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Ask:
 
     Attributes:
         question: what they are asked; None for a plain one.
-        expires_in: seconds until the call counts as denied; None for never.
+        expires_in: seconds until the call counts as denied, ten years at most; None for never.
     """
 
     question: str | None = None
@@ -91,8 +93,10 @@ class Ask:
         if self.question is not None and not isinstance(self.question, str):
             raise ConfigError(f"question={self.question!r:.80} is not a text: Ask('Pay this?', expires_in=3600)")
         seconds = self.expires_in
-        if seconds is not None and (not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf):
-            raise ConfigError(f"expires_in={seconds!r} is not a number of seconds: Ask(expires_in=3600)")
+        if seconds is not None and (not isinstance(seconds, (int, float)) or not 0 < seconds <= MAX_EXPIRES_IN):
+            raise ConfigError(
+                f"expires_in={seconds!r} is not a number of seconds, ten years at most: Ask(expires_in=3600)"
+            )
 
 
 Decision = Allow | Deny | Ask
@@ -224,7 +228,7 @@ def ask(
 
     Args:
         question: what they are asked.
-        expires_in: seconds until a call counts as denied; None for never.
+        expires_in: seconds until a call counts as denied, ten years at most; None for never.
 
     Example:
         >>> ask("pay", when=lambda call: call.args["amount"] > 100, expires_in=3600)

@@ -246,6 +246,7 @@ async def test_a_loop_that_forgets_the_calls_is_told_the_line_to_write() -> None
         ({"until": None, "limit": 5}, "until"),
         ({"until": [], "limit": 5}, "until"),
         ({"until": ["waiting"], "limit": 5}, "until"),
+        ({"until": 3, "limit": 5}, "until"),
         ({"until": never}, "limit=None"),
         ({"until": never, "limit": 0}, "limit=0"),
         ({"until": never, "limit": -1}, "limit=-1"),

@@ -345,6 +345,9 @@ def test_what_is_no_rule_is_refused_at_once(permissions: Any, message: str) -> N
     [
         lambda: Ask(expires_in=0),
         lambda: Ask(expires_in=float("nan")),
+        lambda: Ask(expires_in=1e12),
+        lambda: ask(expires_in=1e300),
+        lambda: ask(expires_in=10**400),
         lambda: Ask(5),
         lambda: Deny(None),
         lambda: Allow(args=5),
