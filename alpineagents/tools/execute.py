@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError
@@ -113,7 +114,11 @@ async def execute(
             return checked
         arguments = checked
     place = Place(tool.places)
-    await place.take()
+    if not await place.take(math.inf if tool.timeout is None else tool.timeout):
+        return told(
+            "error",
+            f"{tool.name} was not run: its places are all taken by calls that were given up and still run.",
+        )
     try:
         if tool.timeout is None:
             return await _enter(tool, context, arguments, place, late)

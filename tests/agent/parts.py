@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +23,13 @@ from alpineagents import (
     StateNotFoundError,
     Store,
     StoreUnavailableError,
+    Tool,
     ToolFinished,
     ToolStarted,
 )
 from alpineagents.runner import Item
 from alpineagents.stores.header import Lease, StateHeader
+from alpineagents.tools import places
 from tests.agent.programs.place import open_store
 
 PATIENCE_SECONDS = 20.0
@@ -231,3 +234,11 @@ async def at_once(*works: Awaitable[Any]) -> list[Any]:
 def program(name: str) -> str:
     """Return the path of a program of the tests."""
     return str(Path(__file__).with_name("programs") / name)
+
+
+async def wait_for_a_place(made: Tool) -> None:
+    """Wait until a place of a tool is free: then a call that was given up has ended, and all is told."""
+    place = places.Place(made.places)
+    with anyio.fail_after(PATIENCE_SECONDS):
+        await place.take(math.inf)
+    place.leave()

@@ -26,7 +26,7 @@ from alpineagents import (
 )
 from alpineagents.stores.header import StateKey
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import PATIENCE_SECONDS, Place, Watcher, complaints, kinds, of, watch
+from tests.agent.parts import PATIENCE_SECONDS, Place, Watcher, complaints, kinds, of, results, wait_for_a_place, watch
 from tests.agent.processes import run
 
 
@@ -49,10 +49,7 @@ class Slow:
     async def end(self) -> None:
         """Let it end, and wait until its place is free: then all is told."""
         self.gate.set()
-        assert self.climb.places is not None
-        with anyio.fail_after(PATIENCE_SECONDS):
-            async with self.climb.places.limiter():
-                pass
+        await wait_for_a_place(self.climb)
 
 
 async def cancelled_in(slow: Slow, go: Callable[[], Awaitable[object]]) -> None:
@@ -61,6 +58,25 @@ async def cancelled_in(slow: Slow, go: Callable[[], Awaitable[object]]) -> None:
         group.start_soon(go)
         await anyio.to_thread.run_sync(slow.inside.wait)
         group.cancel_scope.cancel()
+
+
+async def test_no_run_waits_for_ever_for_a_place_of_a_call_that_was_given_up() -> None:
+    """As long as its own timeout, and the model is told; one whose place is free in time is made."""
+    slow = Slow()
+    await cancelled_in(slow, lambda: Agent(FakeModel([tool_call("climb")]), tools=[slow.climb]).run("Go"))
+    hasty = slow.climb.copy(name="hasty", timeout=0.01)
+    patient = slow.climb.copy(name="patient", timeout=PATIENCE_SECONDS)
+    told, made = State(messages=[Message.user("Go")]), State(messages=[Message.user("Go")])
+
+    with anyio.fail_after(PATIENCE_SECONDS):
+        assert await Agent(FakeModel([[tool_call("hasty")] * 3, "done"]), tools=[hasty]).run(told) == "done"
+        async with anyio.create_task_group() as group:
+            group.start_soon(Agent(FakeModel([tool_call("patient"), "done"]), tools=[patient]).run, made)
+            await slow.end()
+
+    text = "hasty was not run: its places are all taken by calls that were given up and still run."
+    assert results(told) == [text] * 3
+    assert results(made) == ["up there"]
 
 
 def late(state: State) -> list[Message]:

@@ -29,7 +29,7 @@ from alpineagents import (
     tool,
 )
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import Items, check_closed, outcomes, results
+from tests.agent.parts import Items, check_closed, outcomes, results, wait_for_a_place
 
 
 @tool
@@ -112,10 +112,7 @@ async def test_progress_after_the_end_of_a_run_goes_nowhere(store: Store) -> Non
     agent = Agent(FakeModel([tool_call("slow"), "done"]), tools=[slow], store=store, reporter=items)
     assert await agent.run("Go") == "done"
     gate.set()
-    assert slow.places is not None
-    with anyio.fail_after(20):
-        async with slow.places.limiter():  # free: the thread has ended, and all is told
-            pass
+    await wait_for_a_place(slow)
 
     assert failures == []
     assert not any(isinstance(item, Progress) for item in items.items)

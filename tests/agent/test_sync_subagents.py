@@ -28,7 +28,7 @@ from alpineagents import (
 )
 from alpineagents.subagents import child_id
 from alpineagents.testing import FakeModel, tool_call
-from tests.agent.parts import PATIENCE_SECONDS, check_closed, kinds, of, outcomes, results, wait_for
+from tests.agent.parts import PATIENCE_SECONDS, check_closed, kinds, of, outcomes, results, wait_for, wait_for_a_place
 
 Work = Callable[[ToolContext], Any]
 
@@ -46,11 +46,7 @@ def working(work: Work, store: Store | None, **settings: Any) -> Agent:
 
 async def ended_in(agent: Agent) -> None:
     """Wait until the thread of the tool has ended: then its place is free."""
-    places = agent.tools["research"].places
-    assert places is not None
-    with anyio.fail_after(PATIENCE_SECONDS):
-        async with places.limiter():
-            pass
+    await wait_for_a_place(agent.tools["research"])
 
 
 def guide(*replies: Any, **settings: Any) -> Agent:

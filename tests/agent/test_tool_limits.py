@@ -101,10 +101,11 @@ async def test_a_thread_that_is_left_behind_keeps_its_place_and_its_result_comes
 
     def let_go(_request: Request) -> list[object]:
         threading.Timer(0.05, gate.set).start()
-        return [tool_call("slow", which="second")]
+        return [tool_call("patient", which="second")]
 
+    patient = slow.copy(name="patient", timeout=PATIENCE_SECONDS)
     model = FakeModel([tool_call("slow", which="first"), let_go, "done"])
-    await Agent(model, tools=[slow], store=(store := MemoryStore())).run(state)
+    await Agent(model, tools=[slow, patient], store=(store := MemoryStore())).run(state)
 
     assert ended.is_set()
     assert results(state)[1] == "second is over"
