@@ -32,6 +32,7 @@ from alpineagents.permissions import Permissions, Rule
 from alpineagents.repair import OnUnknown
 from alpineagents.reporter import Reporter, reported
 from alpineagents.runner import Item, Run, current, repeat, waiting_for_approval
+from alpineagents.snapshot import still_open
 from alpineagents.state import State, check_id
 from alpineagents.stopped import Stopped, StoppedByUntil
 from alpineagents.stores.base import Store
@@ -547,12 +548,9 @@ def _unread(_item: Item) -> None:
 
 def _refuse_open_calls(state: State, kind: str) -> None:
     """Refuse before a run begins, since one that fails closes what it finds open."""
-    if not (ids := [call.id for call in state.pending_calls]):
-        return
-    hint = "await agent.use_tools(state)"
-    if waiting := [call.call.id for call in state.snapshot().calls.values() if call.waits]:
-        hint = f"await store.approve({state.id!r}, {waiting[0]!r}, by=…), then await agent.resume({state.id!r})"
-    raise EventOrderError(state.id, kind, state.revision + 1, f"the calls {ids} have no result yet: {hint}")
+    if state.pending_calls:
+        reason = still_open(state.snapshot().calls.values(), state.id)
+        raise EventOrderError(state.id, kind, state.revision + 1, reason)
 
 
 def _refuse_open_child(state: State) -> None:

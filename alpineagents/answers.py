@@ -16,7 +16,7 @@ from alpineagents.messages import FailedModel, Message, Reply, TextBlock
 from alpineagents.models.tally import Tally
 from alpineagents.output import Shape
 from alpineagents.runner import Run
-from alpineagents.snapshot import last_said
+from alpineagents.snapshot import last_said, still_open
 from alpineagents.turn import ask_model, checked, next_request, tell_aside
 from alpineagents.usage import Usage
 
@@ -80,7 +80,7 @@ async def ask_beside(agent: Agent[Any], run: Run, prompt: str, shape: Shape[Any]
         ModelError: there is no reply.
     """
     if run.state.pending_calls:
-        reason = "calls have no result yet: await agent.use_tools(state)"
+        reason = still_open(run.state.snapshot().calls.values(), run.state.id)
         raise EventOrderError(run.state.id, "asked", run.state.revision + 1, reason)
     took = _Took()
     messages = (*run.state.messages, Message.user(prompt))

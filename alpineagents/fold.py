@@ -38,7 +38,7 @@ from alpineagents.events import (
 )
 from alpineagents.frozen import FrozenList
 from alpineagents.messages import Message, ToolResultBlock
-from alpineagents.snapshot import CallState, StateSnapshot, Status, last_said
+from alpineagents.snapshot import CallState, StateSnapshot, Status, last_said, still_open
 from alpineagents.stopped import Stopped, StoppedByCancel, StoppedByError, StoppedByFinish, WaitingForApproval
 
 FIRST_MESSAGE_LENGTH = 200
@@ -51,14 +51,15 @@ _parts = attrgetter(*StateSnapshot.__slots__)
 class _Draft:
     """A value while Events are folded into it; nobody but the fold sees one."""
 
-    __slots__ = (*StateSnapshot.__slots__, "open_calls")
+    __slots__ = (*StateSnapshot.__slots__, "open_calls", "state_id")
 
     if TYPE_CHECKING:  # the slots are those of StateSnapshot, which a type checker cannot see
 
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
 
-    def __init__(self, value: StateSnapshot) -> None:
+    def __init__(self, value: StateSnapshot, state_id: str) -> None:
+        self.state_id = state_id
         for name, part in zip(StateSnapshot.__slots__, _parts(value), strict=True):
             setattr(self, name, part)
         self.calls = dict(value.calls)
@@ -99,7 +100,7 @@ def fold(value: StateSnapshot, events: Iterable[Event], *, state_id: str = "") -
         >>> fold(StateSnapshot(), [added]).messages[0].text
         'Hello'
     """
-    draft = _Draft(value)
+    draft = _Draft(value, state_id)
     for event in events:
         try:
             if event.revision != draft.revision + 1:
@@ -182,7 +183,7 @@ def _model_requested(draft: _Draft, event: ModelRequested) -> None:
     if draft.requesting:
         raise _RefusedError("the model was asked already and has not replied")
     if draft.open_calls:
-        raise _RefusedError(f"the calls {_open_ids(draft)} have no result yet: await agent.use_tools(state)")
+        raise _RefusedError(still_open(draft.calls.values(), draft.state_id))
     if not draft.messages:
         raise _RefusedError('there is no message to answer: state.add_message(Message.user("…"))')
     draft.requesting = True
@@ -310,7 +311,7 @@ def _asked(draft: _Draft, event: Asked) -> None:
 def _context_changed(draft: _Draft, event: ContextChanged) -> None:
     summary = event.reason == "compact" and event.run_id is not None and event.run_id == draft.run_id
     if draft.open_calls:
-        raise _RefusedError(f"the calls {_open_ids(draft)} have no result yet: await agent.use_tools(state)")
+        raise _RefusedError(still_open(draft.calls.values(), draft.state_id))
     if draft.requesting and not summary:
         raise _RefusedError("a model was asked and has not replied: change the context behind its reply")
     _check_pairs(event.messages)

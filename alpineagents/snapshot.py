@@ -4,7 +4,7 @@ The value of a State at a revision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -81,6 +81,15 @@ class CallState:
         changed = decision.args is not None
         shown = digest_of(self.request.signature, decision.args or {}) if changed else self.request.digest
         return decision.digest == shown
+
+
+def still_open(calls: Collection[CallState], state_id: str) -> str:
+    """Say which of the calls have no result, and what gives them one: a person where one waits, else their tools."""
+    ids = [each.call.id for each in calls if each.result is None]
+    hint = "await agent.use_tools(state)"
+    if waiting := [each.call.id for each in calls if each.waits]:
+        hint = f"await store.approve({state_id!r}, {waiting[0]!r}, by=…), then await agent.resume({state_id!r})"
+    return f"the calls {ids} have no result yet: {hint}"
 
 
 @dataclass(frozen=True, slots=True)

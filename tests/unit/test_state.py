@@ -546,6 +546,16 @@ def test_clear_tool_results_keeps_the_last_ones(keep: int, cleared: int) -> None
     assert texts_of_results(state) == [CLEARED] * cleared + ["seen"] * (3 - cleared)
 
 
+@pytest.mark.parametrize("change", [State.clear_tool_results, lambda state: state.compact("a summary")])
+def test_the_context_of_an_open_turn_stays_and_the_error_says_what_closes_it(change: Callable[[State], None]) -> None:
+    """The tools, unless a call waits for a person: then there is nothing that they could be used for."""
+    with pytest.raises(EventOrderError, match=r"the calls \['a', 'b'\] have no result yet: await agent\.use_tools"):
+        change(in_turn("a", "b"))
+
+    with pytest.raises(EventOrderError, match=r"store\.approve\('s', 'c', by=…\), then await agent\.resume\('s'\)"):
+        change(approval_asked("c"))
+
+
 def test_restore_goes_back_and_keeps_the_history() -> None:
     """Context and extra data are those of the snapshot."""
     state = State(messages=[Message.user("hello")], extra_data={"a": 1})
