@@ -7,7 +7,7 @@ it counts for that tool with those arguments and for nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
 
@@ -103,8 +103,13 @@ def waiting_below(state: State, call_id: str) -> str | None:
     if not found or (call is not None and call.waits):
         return None
     if len(found) > 1:
-        raise ApprovalError(state.id, call_id, f"several States below have such a call; name one: {', '.join(found)}")
+        raise several_below(state, call_id, found)
     return found[0]
+
+
+def several_below(state: State, call_id: str, found: Sequence[str]) -> ApprovalError:
+    """Return the error that a call is not told apart from those of other States below by its id."""
+    return ApprovalError(state.id, call_id, f"several States below have such a call; name one: {', '.join(found)}")
 
 
 def is_concerned(state: State, child_id: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
@@ -11,8 +12,10 @@ from alpineagents.approvals import (
     PendingApproval,
     decided,
     is_concerned,
+    pending_approval,
     pending_approvals,
     served_state_id,
+    several_below,
     waiting_below,
 )
 from alpineagents.errors import (
@@ -38,18 +41,23 @@ PAGE = 200
 
 async def waiting_in(store: Store) -> list[PendingApproval]:
     """Return what waits over all States that wait, the oldest question first."""
-    found: list[PendingApproval] = []
+    found = [pending async for state in _waiting(store) for pending in pending_approvals(state)]
+    return sorted(found, key=lambda each: each.requested_at)
+
+
+async def _waiting(store: Store) -> AsyncIterator[State]:
     last: StateInfo | None = None
     while infos := await store.list(status="waiting", limit=PAGE, after=last):
         for info in infos:
             try:
-                found += pending_approvals(await store.load(info.id))
+                state = await store.load(info.id)
             except StateNotFoundError:
                 continue  # deleted since it was listed
             except StateDamagedError as error:
                 log.warning("what waits in State %s cannot be shown: %s", info.id, error)
+                continue
+            yield state
         last = infos[-1]
-    return sorted(found, key=lambda each: each.requested_at)
 
 
 async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
@@ -67,6 +75,8 @@ async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
         if (child_id := waiting_below(state, call_id)) is not None:
             child = await _serving(store, state, child_id, call_id)
             return await decide(store, child.id, call_id, **said)
+        if not _has_asked(state, call_id) and (found := await _unheard_of(store, state, call_id)) is not None:
+            return await decide(store, found, call_id, **said)
         event = state.record(ApprovalDecided, **decided(state, call_id, **said))
         try:
             # At the revision at which the call was seen to wait, so of two decisions one lands.
@@ -78,6 +88,43 @@ async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
             if event.always == "all":
                 await allow_always(store, state, event)
             return revision
+
+
+def _has_asked(state: State, call_id: str) -> bool:
+    """Tell whether a call is one of this State about which a person was asked, or one that has ended."""
+    call = state.snapshot().calls.get(call_id)
+    return state.snapshot().has_call_id(call_id) if call is None else call.request is not None
+
+
+async def _unheard_of(store: Store, state: State, call_id: str) -> str | None:
+    """
+    Return the State below in which a call waits that this one has not heard of, if there is one.
+
+    While a run goes on, and where one of several children had the call of the run end, what waits below is not known
+    here, or not all of it.
+
+    Raises:
+        ApprovalError: a call of that id waits in several such States.
+    """
+    found = [
+        child.id
+        async for child in _waiting(store)
+        if pending_approval(child, call_id) is not None and await _serves(store, child, state.id)
+    ]
+    if len(found) > 1:
+        raise several_below(state, call_id, found)
+    return found[0] if found else None
+
+
+async def _serves(store: Store, child: State, id: str) -> bool:
+    """Tell whether a State serves a call of another one, or of one that does."""
+    served_id = served_state_id(child)
+    try:
+        while served_id not in (None, id):
+            served_id = served_state_id(await store.load(served_id))
+    except (StateNotFoundError, StateDamagedError):
+        return False
+    return served_id == id
 
 
 async def _serving(store: Store, state: State, child_id: str, call_id: str) -> State:

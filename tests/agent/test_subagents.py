@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -394,8 +395,9 @@ async def test_approvals_surface_through_several_levels(store: Store) -> None:
     assert (await store.load("s")).usage.requests == 6
 
 
-async def test_a_decision_that_comes_while_the_parent_works_is_taken_in(store: Store) -> None:
-    """The child goes on in the same run, which does not stop for it."""
+@pytest.mark.parametrize("by_parent", [False, True])
+async def test_a_decision_that_comes_while_the_parent_works_is_taken_in(by_parent: bool, store: Store) -> None:
+    """The child goes on in the same run, which does not stop for it; either State's id names the call."""
     till = Till()
     decided = anyio.Event()
 
@@ -404,7 +406,7 @@ async def test_a_decision_that_comes_while_the_parent_works_is_taken_in(store: S
         """Wait until somebody has decided."""
         while not (pending := await store.approvals()):
             await anyio.sleep(0.01)
-        await store.approve(pending[0].state_id, pending[0].call_id, by="Ada")
+        await store.approve("s" if by_parent else pending[0].state_id, pending[0].call_id, by="Ada")
         decided.set()
         return "waited"
 
@@ -442,6 +444,37 @@ async def test_two_children_whose_calls_have_one_id_are_told_apart(store: Store)
 
     assert await agent.resume("s" * 128) == "All done."
     assert till.paid == [7]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_call_below_that_the_parent_has_not_heard_of_can_be_named_by_it(store: Store) -> None:
+    """A tool that gathers children ends with the first that waits; what the others wait for is listed and decided."""
+    till, waiting = Till(), anyio.Event()
+    clerk = till.clerk()
+
+    async def pay_each(context: ToolContext) -> str:
+        """Pay two amounts at once."""
+
+        async def run(amount: str) -> None:
+            try:
+                await clerk.run(amount, context=context)
+            finally:
+                if len(await store.approvals()) == 2:
+                    waiting.set()
+
+        return str(len(await asyncio.gather(run("5"), run("7"))))
+
+    agent = Agent(FakeModel([tool_call("pay_each"), "All done."]), tools=[tool(pay_each, idempotent=True)], store=store)
+    assert await agent.run("Go", id="s") is None
+    await wait_for(waiting)
+
+    pending = await store.approvals()
+    for each in pending:
+        await store.approve("s", each.call_id, by="Ada")
+
+    assert {each.parent_id for each in pending} == {"s"}
+    assert await agent.resume("s") == "All done."
+    assert sorted(till.paid) == [5, 7]
 
 
 async def test_a_call_of_nobody_is_no_call_of_a_child(store: Store) -> None:
