@@ -500,6 +500,8 @@ class Store:
         """
         Show what waits for a person, over all States that wait, the oldest question first.
 
+        That is also what a run asked whose process died, once its lease is over.
+
         A State that cannot be read is left out, and logged: the others can be decided on.
 
         Example:

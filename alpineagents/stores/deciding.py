@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
@@ -26,6 +27,7 @@ from alpineagents.errors import (
     StoreUnavailableError,
 )
 from alpineagents.events import ApprovalDecided
+from alpineagents.snapshot import Status
 from alpineagents.state import State
 from alpineagents.stores.header import StateInfo
 from alpineagents.stores.standing import allow_always
@@ -40,15 +42,20 @@ PAGE = 200
 
 
 async def waiting_in(store: Store) -> list[PendingApproval]:
-    """Return what waits over all States that wait, the oldest question first."""
+    """Return what waits over all States that no run works on, the oldest question first."""
     found = [pending async for state in _waiting(store) for pending in pending_approvals(state)]
     return sorted(found, key=lambda each: each.requested_at)
 
 
 async def _waiting(store: Store) -> AsyncIterator[State]:
-    last: StateInfo | None = None
-    while infos := await store.list(status="waiting", limit=PAGE, after=last):
-        for info in infos:
+    """Load the States that wait, and those whose run died: its last step may have been a question."""
+    seen: set[str] = set()
+    # In this order, since a run that is alive may stop meanwhile, to wait.
+    for status in ("running", "waiting"):
+        async for info in _listed(store, status):
+            if info.id in seen or (status == "running" and _is_alive(info)):
+                continue
+            seen.add(info.id)
             try:
                 state = await store.load(info.id)
             except StateNotFoundError:
@@ -57,7 +64,19 @@ async def _waiting(store: Store) -> AsyncIterator[State]:
                 log.warning("what waits in State %s cannot be shown: %s", info.id, error)
                 continue
             yield state
+
+
+async def _listed(store: Store, status: Status) -> AsyncIterator[StateInfo]:
+    last: StateInfo | None = None
+    while infos := await store.list(status=status, limit=PAGE, after=last):
+        for info in infos:
+            yield info
         last = infos[-1]
+
+
+def _is_alive(info: StateInfo) -> bool:
+    """Tell whether a run owns a State; where clocks differ much, a question is shown that somebody is asked already."""
+    return info.lease_until is not None and info.lease_until > datetime.now(UTC)
 
 
 async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:

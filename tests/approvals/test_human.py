@@ -54,16 +54,17 @@ async def test_a_person_at_hand_is_asked_in_the_run(store: Store, till: Till) ->
 
 
 async def test_the_request_is_saved_before_the_person_is_asked(store: Store, till: Till) -> None:
-    """Whatever happens to the process then, the question is there; the run holds the State meanwhile."""
+    """Whatever happens to the process then, the question is there; the run holds the State, and asks nobody else."""
     seen: list[Any] = []
 
     async def look(request: PendingApproval) -> Allow:
         seen.append([(await store.load("s")).history[-1].kind, (await store.info("s")).lease_until is not None])
+        seen.append(await store.approvals())
         return Allow()
 
     await till.agent(store, tool_call("pay", amount=5), "Paid.", human=FakeHuman(look)).run("Pay", id="s")
 
-    assert seen == [["approval_requested", True]]
+    assert seen == [["approval_requested", True], []]
 
 
 @pytest.mark.parametrize(

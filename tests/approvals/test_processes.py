@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import anyio
 import pytest
 
 from alpineagents import ApprovalDecided
 from alpineagents.testing import tool_call
 from tests.agent.parts import complaints, of
+from tests.agent.processes import SECONDS
 from tests.approvals.parts import Till, at_once
 from tests.contract.backends import Backend
 
@@ -58,5 +60,22 @@ async def test_a_question_outlives_the_process_that_asked(shared: Backend, tmp_p
     assert listed == str([f"s {waiting.call_id} pay {{'amount': 5}}"])
     assert not (tmp_path / "paid").exists()
     assert at_once(shared, [("approve", waiting.call_id, "Ada")]) == ["approve by Ada"]
+    assert at_once(shared, [("resume", str(tmp_path))]) == ["All done."]
+    assert (tmp_path / "paid").read_text().splitlines() == ["5"]
+
+
+async def test_a_question_outlives_the_process_that_died_while_it_was_put(shared: Backend, tmp_path: Path) -> None:
+    """Once its lease is over the question is listed, and decided by whoever sees it."""
+    async with shared.open() as store:
+        await store.list()  # the tables are there before the process starts
+
+        assert at_once(shared, [("die", str(tmp_path))]) == [""]
+        with anyio.fail_after(SECONDS):
+            while not (pending := await store.approvals()):
+                await anyio.sleep(0.05)
+        await store.approve("s", pending[0].call_id, by="Ada")
+
+        assert [(each.state_id, each.args) for each in pending] == [("s", {"amount": 5})]
+        assert await store.approvals() == []
     assert at_once(shared, [("resume", str(tmp_path))]) == ["All done."]
     assert (tmp_path / "paid").read_text().splitlines() == ["5"]
