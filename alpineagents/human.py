@@ -21,7 +21,7 @@ from alpineagents.permissions import Allow, Deny
 from alpineagents.repair import Step
 from alpineagents.snapshot import CallState
 from alpineagents.stopped import StoppedByPermission
-from alpineagents.stores.standing import allow_always
+from alpineagents.stores.standing import allow_always, check_list
 from alpineagents.subagents import person
 
 if TYPE_CHECKING:
@@ -114,7 +114,11 @@ async def _approve(human: Human, run: Run, call: CallState) -> list[Step]:
         with anyio.move_on_after(seconds if seconds is None else max(0.0, seconds)) as scope:
             run.asking = (call.call.id, scope)
             await run.shown()  # what led up to the question, before the question
-            return _answered(await human.approve(request), human.name, run, call)
+            answer = await human.approve(request)
+            steps = _answered(answer, human.name, run, call)
+            if isinstance(answer, Allow) and answer.always == "all" and run.store is not None:
+                await check_list(run.store)
+            return steps
     except BaseException:
         run.leaves_waiting = True
         raise

@@ -543,6 +543,7 @@ class Store:
             AlreadyDecidedError: somebody decided before.
             ApprovalError: there is no such call, it does not wait, it asks for something else, or its time is over.
             StateNotFoundError: there is no such State.
+            StateDamagedError: with `always="all"`, what is allowed in all States cannot be read; nothing was decided.
         """
         said: dict[str, Any] = {"by": by, "note": note, "args": args, "always": always, "digest": digest}
         return await decide(self, id, call_id, approved=True, **said)
@@ -587,7 +588,8 @@ class Store:
             What was taken back.
 
         Raises:
-            ConfigError: nothing of the kind is allowed.
+            ConfigError: nothing of the kind is allowed, any more: of several people at once, one takes it back.
+            StateDamagedError: what is allowed cannot be read.
         """
         return await standing.revoke(self, tool, by)
 

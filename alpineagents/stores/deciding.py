@@ -30,7 +30,7 @@ from alpineagents.events import ApprovalDecided
 from alpineagents.snapshot import Status
 from alpineagents.state import State
 from alpineagents.stores.header import StateInfo
-from alpineagents.stores.standing import allow_always
+from alpineagents.stores.standing import allow_always, check_list
 
 if TYPE_CHECKING:
     from alpineagents.stores.base import Store
@@ -88,6 +88,7 @@ async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
 
     Raises:
         ApprovalError: it was decided before, or nothing of the kind waits.
+        StateDamagedError: with always="all", the list of what is allowed in all States cannot be read.
     """
     while True:
         state = await store.load(id)
@@ -97,6 +98,8 @@ async def decide(store: Store, id: str, call_id: str, **said: Any) -> int:
         if not _has_asked(state, call_id) and (found := await _unheard_of(store, state, call_id)) is not None:
             return await decide(store, found, call_id, **said)
         event = state.record(ApprovalDecided, **decided(state, call_id, **said))
+        if event.always == "all":
+            await check_list(store)  # before anything is decided
         try:
             # At the revision at which the call was seen to wait, so of two decisions one lands.
             revision = await store.save(state)

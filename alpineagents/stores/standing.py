@@ -67,18 +67,30 @@ class AlwaysAllowed(BaseModel):
 async def listed(store: Store) -> list[AlwaysAllowed]:
     """Return what is allowed, the oldest first."""
     state = await _load(store)
-    entries = {} if state is None else _entries(state)
+    entries = {} if state is None else _readable(_kept(state, state.extra_data))
     return sorted(entries.values(), key=lambda entry: entry.at)
+
+
+async def check_list(store: Store) -> None:
+    """
+    See to it that the list can be read, so that it can be added to.
+
+    Raises:
+        StateDamagedError: it cannot.
+    """
+    state = await _load(store)
+    if state is not None:
+        _kept(state, state.extra_data)
 
 
 async def standing(store: Store, agent: str | None, signature: str) -> AlwaysAllowed | None:
     """Return what allows the calls of a tool of an Agent, if anything does."""
     try:
         state = await _load(store)
+        return None if state is None else _readable(_kept(state, state.extra_data)).get(_key(agent or "", signature))
     except StateDamagedError as error:
         log.warning("what is allowed for all States cannot be read, so a person is asked: %s", error)
         return None
-    return None if state is None else _entries(state).get(_key(agent or "", signature))
 
 
 async def allow_always(store: Store, state: State, decision: ApprovalDecided) -> None:
@@ -111,22 +123,26 @@ async def revoke(store: Store, tool: str, by: str) -> list[AlwaysAllowed]:
         What was taken back.
 
     Raises:
-        ConfigError: nobody takes it back, or nothing of the kind is allowed.
+        ConfigError: nobody takes it back, or nothing of the kind is allowed, any more.
+        StateDamagedError: the list cannot be read.
     """
     if not isinstance(by, str) or not by.strip():
         raise ConfigError(f'by={by!r} does not say who takes it back: await store.revoke("pay", by="Ada")')
-    taken = [entry for entry in await listed(store) if entry.tool == tool]
-    if not taken:
-        names = ", ".join(sorted({repr(entry.tool) for entry in await listed(store)})) or "nothing"
-        raise ConfigError(f"no tool {tool!r} is allowed for all States. What is: {names}")
-    keys = {_key(entry.agent, entry.signature) for entry in taken}
+    taken: dict[str, AlwaysAllowed] = {}
 
     def remove(entries: dict[str, Any]) -> None:
-        for key in keys & entries.keys():
+        # Looked for in what is about to be changed: of several people, one takes it back.
+        allowed = _readable(entries)
+        taken.clear()
+        taken.update((key, entry) for key, entry in allowed.items() if entry.tool == tool)
+        if not taken:
+            names = ", ".join(sorted({repr(entry.tool) for entry in allowed.values()})) or "nothing"
+            raise ConfigError(f"no tool {tool!r} is allowed for all States. What is: {names}")
+        for key in taken:
             entries[key] = {**entries[key], "revoked_by": by}
 
     await _change(store, remove)
-    return taken
+    return sorted(taken.values(), key=lambda entry: entry.at)
 
 
 def _key(agent: str, signature: str) -> str:
@@ -140,10 +156,21 @@ async def _load(store: Store) -> State | None:
         return None
 
 
-def _entries(state: State) -> dict[str, AlwaysAllowed]:
+def _kept(state: State, data: dict[str, Any]) -> dict[str, Any]:
+    kept = data.get(_PLACE, {})
+    if not isinstance(kept, dict):
+        raise StateDamagedError(
+            state.id,
+            state.revision,
+            f"its extra data {_PLACE!r} is not an object with what people have allowed. To begin another list, which "
+            f"allows nothing: await store.delete({state.id!r})",
+        )
+    return kept
+
+
+def _readable(entries: dict[str, Any]) -> dict[str, AlwaysAllowed]:
     found: dict[str, AlwaysAllowed] = {}
-    kept = state.extra_data.get(_PLACE)
-    for key, fields in kept.items() if isinstance(kept, dict) else ():
+    for key, fields in entries.items():
         if isinstance(fields, dict) and "revoked_by" in fields:
             continue
         try:
@@ -162,9 +189,8 @@ async def _change(store: Store, change: Callable[[dict[str, Any]], None]) -> Non
         if state is None:
             state = State(id=STATE_ID, namespace=store.namespace, messages=[Message.notice(_TITLE)])
         with state.edit_extra_data() as data:
-            entries = data.setdefault(_PLACE, {})
-            assert isinstance(entries, dict)
-            change(entries)
+            data.setdefault(_PLACE, {})
+            change(_kept(state, data))
         if not state.finished:
             state.finish()  # no worker that looks for States with something to do finds one here
         try:

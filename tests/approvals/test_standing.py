@@ -16,13 +16,14 @@ from alpineagents import (
     DataChanged,
     FileStore,
     MemoryStore,
+    StateDamagedError,
     Store,
     tool,
 )
 from alpineagents.permissions import deny
 from alpineagents.stores.standing import STATE_ID
 from alpineagents.testing import FakeHuman, FakeModel, tool_call
-from tests.agent.parts import of, outcomes
+from tests.agent.parts import at_once, of, outcomes
 from tests.approvals.parts import Till
 
 
@@ -190,6 +191,43 @@ async def test_a_list_that_was_tampered_with_allows_nothing(
 
     assert "cannot be read, so it allows nothing" in caplog.text
     assert await store.always_allowed() == []
+
+
+@pytest.mark.parametrize("at_hand", [False, True])
+async def test_what_cannot_be_allowed_everywhere_is_not_decided(at_hand: bool, store: Store, till: Till) -> None:
+    """A list that is none is an error that says how to begin another, and the call goes on waiting."""
+    await allowed_by_ada(store, till)
+    state = await store.load(STATE_ID)
+    with state.edit_extra_data() as data:
+        data["always_allowed"] = [1]
+    await store.save(state)
+    (call,) = (await till.waiting(store, tool_call("pay", amount=2), id="t")).pending_calls
+
+    with pytest.raises(StateDamagedError, match=f"To begin another list.*delete\\('{STATE_ID}'"):
+        if at_hand:
+            await till.agent(store, "Paid.", human=FakeHuman([Allow(always="all")])).resume("t")
+        else:
+            await store.approve("t", call.id, by="Ada", always="all")
+    with pytest.raises(StateDamagedError):
+        await store.revoke("pay", by="Ada")
+
+    assert [each.state_id for each in await store.approvals()] == ["t"]
+    await store.delete(STATE_ID)
+    await store.approve("t", call.id, by="Ada", always="all")
+    assert [entry.state_id for entry in await store.always_allowed()] == ["t"]
+
+
+async def test_of_several_people_one_takes_it_back(store: Store, till: Till) -> None:
+    """The others are told that nothing of the kind is allowed any more."""
+    await allowed_by_ada(store, till)
+
+    ends = await at_once(*(store.revoke("pay", by=f"person {number}") for number in range(4)))
+
+    assert sorted(type(end).__name__ for end in ends) == ["ConfigError"] * 3 + ["list"]
+    assert [event.patch[0].path.rpartition("/")[2] for event in of(await store.load(STATE_ID), DataChanged)] == [
+        "always_allowed",
+        "revoked_by",
+    ]
 
 
 async def test_a_refused_decision_allows_nothing(store: Store, till: Till) -> None:
