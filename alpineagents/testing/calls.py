@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from alpineagents.checkpoint import start_of
 from alpineagents.context import transcript as lines_of
 from alpineagents.errors import ConfigError
 from alpineagents.events import MessageAdded, ToolFinished
@@ -47,7 +48,7 @@ class CalledTool(ToolCall):
 
 def calls(state: State) -> list[CalledTool]:
     """
-    Return every call that the model asked for in a State, in the order asked.
+    Return every call that the model asked for in a State, in the order asked; of one loaded by its tail, those in it.
 
     Example:
         >>> from alpineagents import Agent, Message, tool
@@ -66,7 +67,7 @@ def calls(state: State) -> list[CalledTool]:
     """
     if not isinstance(state, State):
         raise ConfigError(f"a {type(state).__name__} is not a State: calls(await store.load(id))")
-    value, found = StateSnapshot(), dict[str, CallState]()
+    value, found = start_of(state.history), dict[str, CallState]()
     results: dict[str, ToolResultBlock] = {}
     for event in state.history:
         # Folded again, since which decisions count, and with which arguments, is the fold's to say.

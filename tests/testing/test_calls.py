@@ -137,3 +137,21 @@ def test_what_says_nothing_of_a_run_is_refused() -> None:
         calls(model)
     with pytest.raises(ConfigError, match=r"transcript\(model\.requests\[-1\]\)"):
         transcript(model)
+
+
+async def test_a_state_that_was_loaded_by_its_tail_has_the_calls_of_the_tail() -> None:
+    """Those before it are not there to be told."""
+    store = MemoryStore()
+    model = FakeModel([tool_call("look", at="dawn"), "seen", tool_call("look", at="noon"), "done"])
+    agent = Agent(model, tools=[look], store=store)
+    await agent.run("Go", id="s")
+    state = await store.load("s")
+    state.compact("It has dawned.")
+    await store.save(state)
+    await agent.resume("s", "And then?")
+
+    tail = await store.load("s", tail=True)
+
+    assert calls(tail) == [tool_call("look", at="noon")]
+    assert [call.outcome for call in calls(tail)] == ["ok"]
+    assert transcript(tail) == transcript(await store.load("s"))
