@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from alpineagents import clock
 from alpineagents.errors import ConfigError
 from alpineagents.events import RunStarted
+from alpineagents.snapshot import last_said
 from alpineagents.state import CLEARED, State
 
 Condition = Callable[[State], bool | Awaitable[bool]]
@@ -20,12 +21,15 @@ def waiting_for_user(state: State) -> bool:
     """
     Tell whether the model has answered, so that it is a person's turn.
 
+    A late result behind the answer asks for no other one.
+
     Example:
         >>> from alpineagents import Message
         >>> waiting_for_user(State(messages=[Message.user("Hello")]))
         False
     """
-    return not state.pending_calls and bool(state.messages) and state.messages[-1].role == "assistant"
+    last = last_said(state.messages)
+    return not state.pending_calls and last is not None and last.role == "assistant"
 
 
 def spent_more_than(usd: float) -> Condition:

@@ -149,6 +149,7 @@ async def test_an_answer_stands_although_a_result_comes_late(store: Store) -> No
     state = await store.load("s")
     assert len(late(state)) == 1
     assert (state.answer, state.status) == ("Too long.", "stopped")
+    assert [await agent.resume("s") for _ in range(2)] == ["Too long."] * 2  # the model is prepared for no other reply
     state.finish("the end")
     state.add_message(late(state)[0])
     assert (state.answer, state.status, state.finished) == ("the end", "finished", True)
