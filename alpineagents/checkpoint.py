@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TypeVar, cast
 
 from alpineagents.events import Checkpoint, ContextChanged, Event
-from alpineagents.snapshot import StateSnapshot, Status
+from alpineagents.snapshot import StateSnapshot, Status, last_said
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -42,7 +42,7 @@ def with_checkpoint(event: EventT, before: StateSnapshot) -> EventT:
         always_allowed=tuple(sorted(before.always_allowed)),
         decided_below=tuple(sorted(before.decided_below)),
         extra_data=None if isinstance(event.extra_data, dict) else before._data,
-        stop_reason=replied[1] if replied is not None and event.messages[-1:] == (replied[0],) else "",
+        stop_reason=replied[1] if replied is not None and last_said(event.messages) == replied[0] else "",
     )
     sealed = checkpoint.model_copy(update={"seal": _seal_of(checkpoint)})
     return event.model_copy(update={"checkpoint": sealed})
@@ -62,7 +62,7 @@ def start_at(event: Event) -> StateSnapshot | None:
     if known is None or known.rules != RULES or known.seal != _seal_of(known):
         return None
     assert isinstance(event, ContextChanged)
-    data = known.extra_data
+    data, last = known.extra_data, last_said(event.messages)
     return StateSnapshot(
         revision=event.revision - 1,
         **{name: getattr(known, name) for name in _SAME},
@@ -70,7 +70,7 @@ def start_at(event: Event) -> StateSnapshot | None:
         always_allowed=frozenset(known.always_allowed),
         decided_below=frozenset(known.decided_below),
         _data=data if isinstance(data, dict) else {},
-        _replied=(event.messages[-1], known.stop_reason) if known.stop_reason and event.messages else None,
+        _replied=(last, known.stop_reason) if known.stop_reason and last is not None else None,
     )
 
 

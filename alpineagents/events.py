@@ -259,7 +259,7 @@ class Checkpoint(_Fact):
     Attributes:
         rules: which rules of the fold computed it; a release with other ones replays the whole history.
         extra_data: None where the Event brings new ones.
-        stop_reason: of the last reply, where that is the last message of the new context.
+        stop_reason: of the last reply, where that is the last message of the new context but for late results.
         seal: of all that it says; one that was changed where it is stored counts for nothing.
     """
 

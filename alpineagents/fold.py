@@ -321,6 +321,9 @@ def _context_changed(draft: _Draft, event: ContextChanged) -> None:
     draft.requesting = False
     draft.messages = FrozenList(event.messages)
     _release_queue(draft)
+    if draft._replied is not None and last_said(event.messages) != draft._replied[0]:
+        # Forgotten, as by a reader who begins here: a later change may put the reply back.
+        draft._replied = None
     draft._finish = None
     draft.usage = draft.usage + event.usage
     if isinstance(event.extra_data, dict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from alpineagents import ConfigError, Event, Message, State
@@ -148,6 +150,34 @@ def test_why_the_last_reply_ended_is_known_where_it_stays_in_the_context() -> No
     assert tail.snapshot().stop_reason == "max_tokens"
     tail.add_message(Message.user("Go on"))
     assert tail.snapshot().stop_reason == ""
+
+
+def test_a_reply_that_is_put_back_ended_for_no_known_reason() -> None:
+    """Whoever begins behind it does not know, so nobody does: the value is the same for both."""
+    reply = Message(role="assistant", content="It is")
+    state = State(messages=[Message.user("one"), reply])
+    state._value = dataclasses.replace(state.snapshot(), _replied=(reply, "max_tokens"))
+    before = state.snapshot()
+    state.compact("a summary")
+    tail = tail_of(state)
+
+    for each in (state, tail):
+        each.restore(before)
+
+    assert before.stop_reason == "max_tokens"
+    assert (state.snapshot().stop_reason, tail.snapshot().stop_reason) == ("", "")
+
+
+def test_a_late_result_behind_the_reply_does_not_hide_why_it_ended() -> None:
+    """Whether the State was read as a whole or from a change of its context on."""
+    reply = Message(role="assistant", content="It is")
+    late = Message.notice("after all").model_copy(update={"late_call": "c"})
+    state = State(messages=[Message.user("one"), reply, late])
+    state._value = dataclasses.replace(state.snapshot(), _replied=(reply, "max_tokens"))
+
+    state.record(ContextChanged, reason="compact", messages=(Message.notice("a summary"), reply, late))
+
+    assert (state.snapshot().stop_reason, tail_of(state).snapshot().stop_reason) == ("max_tokens", "max_tokens")
 
 
 def test_a_checkpoint_that_was_changed_counts_for_nothing() -> None:
