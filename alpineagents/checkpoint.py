@@ -15,7 +15,7 @@ from alpineagents.snapshot import StateSnapshot, Status, last_said
 
 EventT = TypeVar("EventT", bound=Event)
 
-RULES = 1
+RULES = 2
 """Rises with each change of the fold after which a value means something else: what older rules computed is left."""
 
 _SAME = (

@@ -155,6 +155,7 @@ def _message_added(draft: _Draft, event: MessageAdded) -> None:
             draft.messages = draft.messages.adding(message)
         if not message.late_call:
             draft._finish = None
+            draft._is_summed_up = False
         draft.status = header_status(draft.status, event)
         return
     if draft.requesting:
@@ -213,6 +214,7 @@ def _enter_reply(draft: _Draft, message: Message) -> None:
         ids = ids.adding(call.id)
     draft._call_ids = ids
     draft._finish = None
+    draft._is_summed_up = False
     draft.messages = draft.messages.adding(message)
     draft.calls = {call.id: CallState(call) for call in calls}
     draft.open_calls = len(calls)
@@ -321,6 +323,8 @@ def _context_changed(draft: _Draft, event: ContextChanged) -> None:
     draft.requesting = False
     draft.messages = FrozenList(event.messages)
     _release_queue(draft)
+    # From this Event alone, since a reader who begins here knows no more.
+    draft._is_summed_up = event.reason == "compact" and event.messages[:1] == (last_said(draft.messages),)
     if draft._replied is not None and last_said(event.messages) != draft._replied[0]:
         # Forgotten, as by a reader who begins here: a later change may put the reply back.
         draft._replied = None
@@ -376,7 +380,8 @@ def _run_stopped(draft: _Draft, event: RunStopped) -> None:
     draft.status = _status_of(event.stopped)
     # What came in with this very append waits for the next run, not for a person.
     last = last_said(draft.messages)
-    if draft.status == "stopped" and not draft.open_calls and last is not None and last.is_plain:
+    came_in = last is not None and last.is_plain and not draft._is_summed_up
+    if draft.status == "stopped" and not draft.open_calls and came_in:
         draft.status = "ready"
     _ready_if_decided(draft)
 

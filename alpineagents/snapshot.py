@@ -156,6 +156,8 @@ class StateSnapshot:
     decided_below: frozenset[tuple[str, str]] = frozenset()
     _data: dict[str, JsonValue] = field(default_factory=dict)
     _finish: StoppedByFinish | None = None
+    # The context is a summary and nothing was said since: it asks for no answer.
+    _is_summed_up: bool = False
     _call_ids: FrozenSet[str] = field(default_factory=FrozenSet, repr=False, compare=False)
     # The last reply of a model and why it ended; whether that is still the end of the context, `stop_reason` says.
     _replied: tuple[Message, str] | None = field(default=None, repr=False, compare=False)

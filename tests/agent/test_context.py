@@ -199,6 +199,44 @@ async def test_a_summary_takes_the_place_of_the_context(store: Store) -> None:
     await check_closed(store, state)
 
 
+async def test_a_summary_of_what_was_answered_asks_for_no_answer(store: Store) -> None:
+    """The State stays stopped, however often, so no worker takes it for work; what is said then makes it ready."""
+    agent = Agent(summarizing("4,478 m", "4,634 m", "4,478 m"), store=store)
+    await agent.run("How high is the Matterhorn?", id="s")
+
+    for tail in (False, True):
+        state = await store.load("s", tail=tail)
+        assert await agent.compact(state, keep=0) is not None
+        assert (state.status, (await store.info("s")).status) == ("stopped", "stopped")
+        assert await agent.resume("s", "And the highest?", tail=tail)
+    state = await store.load("s")
+    await agent.compact(state, keep=0)
+    await agent.compact(state, keep=0)
+    await check_closed(store, state)
+    assert await store.list(status="ready") == []
+    await store.post("s", Message.user("Once more"))
+
+    assert [info.id for info in await store.list(status="ready")] == ["s"]
+
+
+async def test_a_message_that_comes_during_a_summary_makes_the_state_ready(store: Store) -> None:
+    """It came in and was not answered, whatever the summary says."""
+
+    async def respond(request: Request) -> Any:
+        if is_summary(request):
+            await store.post("s", Message.user("Hurry!"))
+            return "They talked."
+        return "4,478 m"
+
+    agent = Agent(FakeModel(respond), store=store)
+    await agent.run("How high?", id="s")
+    state = await store.load("s")
+
+    await agent.compact(state, keep=0)
+
+    assert (state.status, (await store.info("s")).status) == ("ready", "ready")
+
+
 async def test_what_is_short_already_is_not_asked_about() -> None:
     """Where all stays, and where a summary is all that there is."""
     model = summarizing("never")

@@ -14,7 +14,7 @@ from alpineagents.stores.codec import EventRow
 HERE = Path(__file__).parent
 VERSIONS = (
     *("v1", "v1-approvals", "v1-subagents", "v1-sealed", "v1-fallbacks", "v1-asked", "v1-late", "v1-always"),
-    *("v1-checkpoint", "v1-forks"),
+    *("v1-checkpoint", "v1-forks", "v1-summary"),
 )
 
 
