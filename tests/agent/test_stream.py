@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from alpineagents import (
@@ -179,9 +180,11 @@ async def test_what_a_run_raises_is_not_lost_without_a_reader(store: Store) -> N
     agent = Agent(FakeModel([ProviderError("overloaded")]), store=store, reporter=report)
 
     async def look_away() -> None:
-        async with agent.stream("Hello"):
+        async with agent.stream("Hello") as items:
             await stopped.wait()
-            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(10):
+                while items._failure is None:
+                    await anyio.lowlevel.checkpoint()
 
     with pytest.raises(ProviderError, match="overloaded"):
         await look_away()
