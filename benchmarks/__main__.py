@@ -65,7 +65,7 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="every step, more rounds: an hour, not minutes")
+    parser.add_argument("--full", action="store_true", help="every step, more rounds: half an hour, not minutes")
     parser.add_argument("--alone", action="store_true", help="without the peers: this project and the drivers")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these (default: all)")
     parser.add_argument("--environments", type=Path, help="the folder with an environment for each peer")
