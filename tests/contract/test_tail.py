@@ -21,6 +21,7 @@ from alpineagents import (
 )
 from alpineagents.events import ContextChanged
 from alpineagents.stores.file.folder import Folder, Place
+from alpineagents.stores.sql.append import LAST_CONTEXT_CHANGE
 from alpineagents.stores.sql.store import MAX_REVISION
 from tests.contract.backends import Backend, change_row, drop_row, engine_of, new_state, rows_of, saved
 from tests.corpus.story import told
@@ -278,7 +279,7 @@ async def test_the_beginning_is_found_by_the_primary_key(database: Backend) -> N
         engine = engine_of(store)
         async with engine.begin() as connection:
             await connection.exec_driver_sql("ANALYZE")
-        statement = store._databases.here()._last_change
+        statement = store._databases.here().statement(LAST_CONTEXT_CHANGE)
         explain = "EXPLAIN QUERY PLAN " if database.name == "sqlite" else "EXPLAIN (FORMAT JSON) "
         async with engine.connect() as connection:
             for until in (MAX_REVISION, 3_010):

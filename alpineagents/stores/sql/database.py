@@ -25,7 +25,6 @@ from alpineagents.stores.header import StateKey
 from alpineagents.stores.sql.append import (
     FIND_STATE,
     INSERT_STATE,
-    LAST_CONTEXT_CHANGE,
     RENEW_LEASE,
     UPDATE_STATE,
     Append,
@@ -103,9 +102,8 @@ class Database(abc.ABC):
             "events": f"{prefix}agent_events",
             "blobs": f"{prefix}agent_blobs",
         }
-        self._statements: dict[str, Statement] = {}
+        self._statements: dict[tuple[str, bool], Statement] = {}
         self._insert, self._update = self.statement(INSERT_STATE), self.statement(UPDATE_STATE)
-        self._last_change = self.statement(LAST_CONTEXT_CHANGE)
         self._found, self._renew = self.statement(FIND_STATE), self.statement(RENEW_LEASE)
 
     def statement(self, sql: str, *, of_many: bool = False) -> Statement:
@@ -115,7 +113,7 @@ class Database(abc.ABC):
         Args:
             of_many: its parameters are columns of `given`.
         """
-        if (known := self._statements.get(sql)) is not None:
+        if (known := self._statements.get((sql, of_many))) is not None:
             return known
         terms = {
             "time": self.time,
@@ -126,7 +124,7 @@ class Database(abc.ABC):
         }
         if of_many:
             terms = {name: of_given(term) for name, term in terms.items()}
-        statement = self._statements[sql] = Statement(sql.format(**self._names, **terms), self.engine)
+        statement = self._statements[sql, of_many] = Statement(sql.format(**self._names, **terms), self.engine)
         return statement
 
     async def open(self) -> None:
@@ -258,10 +256,6 @@ class Database(abc.ABC):
     @abc.abstractmethod
     async def renew(self, params: Params) -> bool:
         """Move the end of a lease; say whether the run still has it."""
-
-    @abc.abstractmethod
-    async def last_context_change(self, params: Params) -> int:
-        """Return the revision of the last change of a State's context, 0 for none."""
 
     @abc.abstractmethod
     async def write_blob(self, params: Params) -> bool:

@@ -252,14 +252,6 @@ class PostgresDatabase(Database):
 
         return await settled(lambda: self._limited(write))
 
-    async def last_context_change(self, params: Params) -> int:
-        args = self._last_change.args(params)
-
-        async def fetch(driver: asyncpg.Connection) -> int:
-            return await driver.fetchval(self._last_change.sql, *args) or 0
-
-        return await settled(lambda: self._limited(fetch))
-
     async def write_blob(self, params: Params) -> bool:
         insert = self.statement(INSERT_BLOB.replace(":data", "CAST(:data AS BYTEA)"))
         args = insert.args(params)

@@ -155,11 +155,6 @@ class SQLiteDatabase(Database):
         args = self._renew.args(params)
         return await settled(lambda: self._transaction(lambda db: db.execute(self._renew.sql, args).rowcount > 0))
 
-    async def last_context_change(self, params: Params) -> int:
-        sql, args = self._last_change.sql, self._last_change.args(params)
-        found: tuple[int] | None = await settled(lambda: self._on_thread(lambda db: db.execute(sql, args).fetchone()))
-        return 0 if found is None else found[0]
-
     async def write_blob(self, params: Params) -> bool:
         insert = self.statement(INSERT_BLOB)
         args = insert.args(params)

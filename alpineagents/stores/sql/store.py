@@ -40,7 +40,7 @@ from alpineagents.stores.header import (
     StateKey,
     settle_refusal,
 )
-from alpineagents.stores.sql.append import Append, Outcome
+from alpineagents.stores.sql.append import LAST_CONTEXT_CHANGE, Append, Outcome
 from alpineagents.stores.sql.database import Database, Head
 from alpineagents.stores.sql.databases import BACKENDS, Databases
 from alpineagents.stores.sql.errors import ERRORS, translate, translated
@@ -160,7 +160,8 @@ class SQLStore(Store):
 
     async def last_context_change(self, id: str | StateKey, *, until: int | None = None) -> int:
         params = {**self.key(id)._asdict(), "until": MAX_REVISION if until is None else min(until, MAX_REVISION)}
-        return await self._call(lambda database: database.last_context_change(params))
+        rows = await self._call(lambda database: database.fetch(LAST_CONTEXT_CHANGE, params))
+        return int(rows[0][0]) if rows else 0
 
     async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
         history: list[Event] = []
