@@ -3,6 +3,8 @@ The folder of one State. Each call does all of its work in the thread that it is
 
 The order of writes makes a kill harmless wherever it falls: the history first, down to the disk, then `info.json`,
 which can be made from it. A State is deleted the other way round, so it is whole until its history goes.
+
+The file is long since what writes and what reads rely on that one order: they are to be read together.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
@@ -36,11 +36,12 @@ from alpineagents.errors import (
 from alpineagents.events import Event
 from alpineagents.shield import settled
 from alpineagents.snapshot import Status
-from alpineagents.stores.base import Store, check_listing
+from alpineagents.stores.base import check_listing
 from alpineagents.stores.codec import encode
 from alpineagents.stores.file.folder import PATIENCE_SECONDS, Folder, Place
 from alpineagents.stores.file.format import Head, decode_lines, folder_name, name_of
 from alpineagents.stores.header import Lease, Names, StateHeader, StateInfo, StateInfos, StateKey, settle_refusal
+from alpineagents.stores.paged import PagedStore, Pages
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ _REASONS = {
 }
 
 
-class FileStore(Store):
+class FileStore(PagedStore):
     """
     Keeps each State in a folder of its own: `events.jsonl` has its history, a line an Event, `info.json` its header.
 
@@ -129,24 +130,11 @@ class FileStore(Store):
             )
         return landed
 
-    async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
-        async for _, events in self._pages(self.key(key), after, until):
-            for event in events:
-                yield event
-
     async def last_context_change(self, id: str | StateKey, *, until: int | None = None) -> int:
         folder = self._folder(self.key(id))
         return await self._call(lambda: folder.last_context_change(until))
 
-    async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
-        history: list[Event] = []
-        parent_id = None
-        async for head, events in self._pages(key, after, until):
-            history += events
-            parent_id = head.parent_id
-        return history, parent_id
-
-    async def _pages(self, key: StateKey, after: int, until: int | None) -> AsyncIterator[tuple[Head, list[Event]]]:
+    async def _pages(self, key: StateKey, after: int, until: int | None) -> Pages:
         folder = self._folder(key)
         found = await self._call(lambda: folder.history(after))
         if found is None:

@@ -29,7 +29,7 @@ from alpineagents.errors import (
 )
 from alpineagents.events import Event
 from alpineagents.snapshot import Status
-from alpineagents.stores.base import Store, check_listing
+from alpineagents.stores.base import check_listing
 from alpineagents.stores.codec import EventRow, decode_all, encode
 from alpineagents.stores.header import (
     Lease,
@@ -40,6 +40,7 @@ from alpineagents.stores.header import (
     StateKey,
     settle_refusal,
 )
+from alpineagents.stores.paged import PagedStore, Pages
 from alpineagents.stores.sql.append import LAST_CONTEXT_CHANGE, Append, Outcome
 from alpineagents.stores.sql.database import Database, Head
 from alpineagents.stores.sql.databases import BACKENDS, Databases
@@ -63,7 +64,7 @@ LEAST_SECONDS = 1.0
 """How long a tool may hold a transaction in SQLite although other writers have less patience."""
 
 
-class SQLStore(Store):
+class SQLStore(PagedStore):
     """
     Keeps States in SQLite or Postgres.
 
@@ -153,25 +154,12 @@ class SQLStore(Store):
             async with database.transaction(connection):
                 yield SQLTransaction(self, database, connection)
 
-    async def read(self, key: str | StateKey, *, after: int = 0, until: int | None = None) -> AsyncIterator[Event]:
-        async for _, events in self._pages(self.key(key), after, until):
-            for event in events:
-                yield event
-
     async def last_context_change(self, id: str | StateKey, *, until: int | None = None) -> int:
         params = {**self.key(id)._asdict(), "until": MAX_REVISION if until is None else min(until, MAX_REVISION)}
         rows = await self._call(lambda database: database.fetch(LAST_CONTEXT_CHANGE, params))
         return int(rows[0][0]) if rows else 0
 
-    async def _history(self, key: StateKey, after: int, until: int | None) -> tuple[Sequence[Event], str | None]:
-        history: list[Event] = []
-        parent_id = None
-        async for head, events in self._pages(key, after, until):
-            history += events
-            parent_id = head.parent_id
-        return history, parent_id
-
-    async def _pages(self, key: StateKey, after: int, until: int | None) -> AsyncIterator[tuple[Head, list[Event]]]:
+    async def _pages(self, key: StateKey, after: int, until: int | None) -> Pages:
         made_at = None
         while True:
             head, rows = await self._page(key, after, until)
