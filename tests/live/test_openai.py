@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from alpineagents import Agent, Message, Model, OpenAICompatible, OpenAIResponses, State, tool
+from alpineagents import Model, OpenAICompatible, OpenAIResponses
+from tests.live.parts import add_heights
 
 pytestmark = [
     pytest.mark.live,
@@ -19,19 +20,7 @@ MODEL = os.environ.get("ALPINE_TEST_OPENAI", "gpt-5-mini")
 @pytest.mark.parametrize("kind", [OpenAICompatible, OpenAIResponses])
 async def test_a_loop_with_tools(kind: type[OpenAICompatible | OpenAIResponses]) -> None:
     """The model calls a tool, reads the result, answers, and goes on."""
-
-    @tool(read_only=True)
-    def height(of: str) -> str:
-        """Tell the height of a mountain in metres."""
-        return {"Eiger": "3967", "Mönch": "4110"}.get(of, "unknown")
-
     model: Model = kind(MODEL)
-    agent = Agent(model, system="Use the tool for each mountain.", tools=[height])
-    state = State(
-        messages=[Message.user("How high are the Eiger and the Mönch, together? Answer with the number only.")]
-    )
 
-    assert "8077" in str(await agent.run(state)).replace(",", "")
-    state.add_message(Message.user("And twice that?"))
-    assert "16154" in str(await agent.run(state)).replace(",", "")
-    await agent.aclose()
+    await add_heights(model)
+    await model.aclose()
