@@ -7,6 +7,8 @@ until it has closed. An Event that cannot follow is refused. Inbox Events are ne
 has not read the history: a decision about a call that waits for none changes nothing.
 
 A step costs the same at revision 10 and at revision 10,000.
+
+The file is long since all rules of order are in it, one function a kind of Event, to be read side by side.
 """
 
 from __future__ import annotations
